@@ -1,123 +1,310 @@
-"""Kills a campaign of two tasks, two arms and ten starts with SIGKILL at random moments, and starts
-it again each time.
+"""Kills campaigns with SIGKILL at random moments, driver and workers, and starts them again.
 
-`python benchmarks/kill_campaign.py [KILLS]`
+    python benchmarks/kill_campaign.py [KILLS [WORLD [SEED]]]      default 20, kitchen and 1
 
-After every kill what the run holds must be whole. In the end its records must equal those of an
-undisturbed run, byte for byte but for times; nothing may have been paid for twice but what was in
-flight at a kill, and that must stand in the ledger.
+A driver is killed while its attempts run in threads, or with two worker processes beside it,
+which are killed too, one at a time, while it goes on. WORLD is `kitchen` (two tasks, two arms, ten
+starts, the pilot) or `lab` (a toy and a model of the tests, a hundred times cheaper). Campaigns
+follow each other until there were enough kills. After every kill what the run holds must be whole
+and within its budget, which is tight and is raised when it is spent. In the end the records must
+equal those of an undisturbed run, byte for byte but for times; nothing may have been paid for twice
+but what was in flight at a kill, and that must stand in the books. Prints the table; exit status 1
+where that was not so. SIGTERM ends it early, after the present campaign. Nodes of a cluster are
+killed in cluster_campaign.py.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import os
 import random
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
 import capex
-from capex.run.spend import Spend
+from capex.campaign import api  # before the first fork, and not after each
+from capex.campaign.engines import processes, threads
+from capex.campaign.status import read_status
+from capex.errors import CapexError
+from capex.run.spend import Account, Spend
 
-TASKS = "kitchen:CloseFridge,TurnOnMicrowave"
-SETTINGS = [
-    "--arm",
-    "capex,base",
-    "--model",
-    "pilot:price=gpt-6-astra",
-    "--starts",
-    "0:10",
-    "--parallel",
-    "2",
-    "--slots",
-    "4",
-]
-SETTINGS += ["--decisions", "8", "--image-size", "256"]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from lab import model, world
+from lab.campaigns import contents, price_file
+
+IMPORTED = (api, processes, threads, model, world)
+
 SLOTS = 4
-TIMES = ("timing.json", "exchange_times.jsonl")
+DONE, REFUSED, FAILED = 0, 2, 70  # exit statuses of a driver
+HANGS_S = 300.0  # that a driver may live
+IN_VAIN = 12  # drivers that may end without being killed before the campaign is whole
+KILLS_A_CAMPAIGN = 20  # at most
+KILLS_WITH_WORKERS = 6  # fewer: each needs a process that imports everything
 
 
-def campaign(out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "capex.cli", "collect", TASKS, "--out", str(out), *SETTINGS]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+@dataclass(frozen=True)
+class Victim:
+    """The campaign that is killed."""
+
+    tasks: str
+    settings: dict[str, Any]
+
+    def drive(self, out: Path, usd: Decimal, workers: int | None) -> int:
+        """Run the campaign in a process of its own; returns its number."""
+        child = os.fork()
+        if child:
+            return child
+        status = FAILED
+        try:
+            os.setpgid(0, 0)
+            options = {**self.settings, "parallel": workers, "campaign_usd": float(usd)}
+            capex.collect(self.tasks, out=out, slots=SLOTS, **options)
+            status = DONE
+        except CapexError:  # the budget is spent, or one slot has lost too many workers
+            status = REFUSED
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
 
 
-def let_it_run(
-    process: subprocess.Popen[bytes], run: Path, rng: random.Random, mean_s: float
-) -> None:
-    """Wait for a random moment: one in five before its first request, the others while it works."""
-    if rng.random() < 0.2:
-        time.sleep(rng.uniform(0.2, 2.5))
-        return
-    before = spent_bytes(run)
-    while process.poll() is None and spent_bytes(run) == before:
-        time.sleep(0.02)
-    time.sleep(rng.uniform(0.0, 2 * mean_s))
+def victim(name: str, folder: Path) -> Victim:
+    """The campaign in a world."""
+    if name == "lab":
+        priced = {"prices": price_file(folder)}
+        lab = {"model": "lab.model:delay=0.04", "starts": "0:6", "decisions": 6, "image_size": 32}
+        lab |= {"max_output_tokens": 256}  # so that the worst case of a request is near its cost
+        return Victim("lab.world:low,high", {"arm": "capex,base", **lab, **priced})
+    pilot = {"model": "pilot:price=gpt-6-astra", "starts": "0:10", "decisions": 8}
+    tasks = "kitchen:CloseFridge,TurnOnMicrowave"
+    return Victim(tasks, {"arm": "capex,base", "image_size": 256, **pilot})
 
 
-def spent_bytes(run: Path) -> int:
-    ledger = run / "spend.jsonl"
-    return ledger.stat().st_size if ledger.exists() else 0
+@dataclass
+class Tally:
+    """What the campaigns have taken and left."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    campaigns: int = 0  # begun
+    whole: int = 0  # that came to their end
+    episodes: int = 0
+    files: int = 0
+    recorded: int = 0  # attempts at the model that stand in records
+    booked: int = 0  # and in spend.jsonl
+    settled_usd: Decimal = Decimal(0)
+    held_usd: Decimal = Decimal(0)
+    raised: int = 0  # budgets that were spent and raised
+    broken: list[str] = field(default_factory=list)
+
+    def check(self, holds: bool, why: str) -> None:
+        """Note a promise that was broken."""
+        if not holds:
+            self.broken.append(why)
+            print(why, file=sys.stderr, flush=True)
 
 
-def contents(run: Path) -> dict[str, bytes]:
-    files = (
-        p
-        for p in (run / "chains").rglob("*")
-        if p.is_file() and p.name not in TIMES and not p.name.startswith(".")
-    )
-    return {str(p.relative_to(run)): p.read_bytes() for p in files}
+class Killer:
+    """Kills campaigns of one kind, one after the other."""
+
+    def __init__(self, folder: Path, world: str, seed: int):
+        self._folder, self._rng = folder, random.Random(seed)
+        self._victim, self.tally = victim(world, folder), Tally()
+        began, calm = time.monotonic(), folder / "calm"
+        child = self._victim.drive(calm, Decimal(10_000), None)
+        assert _exit(os.waitpid(child, 0)[1]) == DONE
+        self.calm_s = time.monotonic() - began
+        self._calm, self._account = contents(calm), Spend(calm / "spend.jsonl").account()
+        rows = map(json.loads, (calm / "spend.jsonl").read_text().splitlines())
+        self._worst_usd = max(Decimal(row["usd"]) for row in rows if "reserve" in row)
+        self._mean_s = 2 * self.calm_s / KILLS_A_CAMPAIGN
+        self._episodes = len(capex.load_run(calm).episodes)
+
+    def campaign(self, kills: int, workers: int | None) -> int:
+        """One campaign from its first start to its end, killed so many times at most; returns
+        how many times.
+        """
+        run = self._folder / f"run-{self.tally.campaigns:04d}"
+        self.tally.campaigns += 1
+        usd, done, in_vain = self._budget(None), 0, 0
+        while in_vain < IN_VAIN:
+            child = self._victim.drive(run, usd, workers)
+            took, status = self._strike(child, kills - done, workers, run)
+            done += took
+            self._look(run, usd)
+            if status == FAILED:
+                break
+            if status is None:
+                continue
+            if status == DONE and len(capex.load_run(run).episodes) == self._episodes:
+                self._end(run, done)
+                return done
+            in_vain = 0 if took else in_vain + 1  # a spent budget, or too many kills of one slot
+            usd = self._budget(Spend(run / "spend.jsonl").account())
+            self.tally.raised += 1
+        self.tally.check(False, f"{run}: the campaign does not come to its end")
+        return max(1, done)
+
+    def _budget(self, account: Account | None) -> Decimal:
+        """What the campaign may cost next: a few requests at their worst beyond what is spent."""
+        spent = Decimal(0) if account is None else account.total_usd
+        return spent + self._account.total_usd / 3 + SLOTS * self._worst_usd
+
+    def _strike(
+        self, child: int, kills: int, workers: int | None, run: Path
+    ) -> tuple[int, int | None]:
+        """Let a driver run and kill its workers, until it is killed itself or ends; kills done,
+        and its exit status if it ended.
+        """
+        done, until = 0, time.monotonic() + HANGS_S
+        before, early = _size(run), self._rng.random() < 0.2  # some before the first request
+        strikes = time.monotonic() + self._rng.uniform(0.0, 1.0) if early else math.inf
+        while (status := _ended(child)) is None:
+            now = time.monotonic()
+            if strikes == math.inf and _size(run) != before:
+                strikes = now + self._rng.expovariate(1 / self._mean_s)
+            if done < kills and now >= strikes:
+                found = _workers(child) if workers else []
+                if found and self._rng.random() < 0.7:
+                    _kill(self._rng.choice(found))
+                    self.tally.kills["worker"] += 1
+                else:
+                    _kill(child)
+                    os.waitpid(child, 0)
+                    self.tally.kills["driver"] += 1
+                    return done + 1, None
+                done += 1
+                before, strikes = _size(run), math.inf
+            if now > until:
+                _kill(child)
+                os.waitpid(child, 0)
+                self.tally.check(False, f"{run}: the driver hangs")
+                return done, None
+            time.sleep(0.003)
+        return done, status
+
+    def _look(self, run: Path, usd: Decimal) -> None:
+        """After a kill: everything whole, nothing beyond the budget."""
+        if not (run / "manifest.json").exists():
+            return
+        self.tally.check(not (damaged := capex.load_run(run).damaged), f"{run}: {damaged}")
+        if (run / "spend.jsonl").exists():
+            account = Spend(run / "spend.jsonl").account()
+            self.tally.check(account.total_usd <= usd, f"{run}: {account.total_usd} of {usd}")
+            self.tally.check(account.overruns == 0, f"{run}: {account.overruns} overruns")
+
+    def _end(self, run: Path, kills: int) -> None:
+        tally, account = self.tally, Spend(run / "spend.jsonl").account()
+        found, episodes = contents(run), capex.load_run(run).episodes
+        same = found == self._calm
+        tally.check(same, f"{run}: the records differ from an undisturbed campaign's")
+        tally.check(not list(run.rglob(".writing-*")), f"{run}: something is half-written")
+        recorded = sum(e.record.extra["ledger"]["attempts"] for e in episodes)
+        tally.check(recorded == self._account.attempts, f"{run}: {recorded} attempts recorded")
+        twice = account.attempts - recorded
+        tally.check(0 <= twice <= kills * SLOTS, f"{run}: {twice} paid twice after {kills} kills")
+        told = read_status(run).as_json()
+        tally.check(told["attempts"] == account.attempts, f"{run}: status says {told['attempts']}")
+        exact = abs(told["total"]["usd_at_most"] - float(account.total_usd)) < 1e-6
+        tally.check(exact, f"{run}: status says ${told['total']['usd_at_most']}")
+        tally.whole += 1
+        tally.episodes += len(episodes)
+        tally.files += len(found)
+        tally.recorded += recorded
+        tally.booked += account.attempts
+        tally.settled_usd += account.settled_usd
+        tally.held_usd += account.held_usd
+
+    def show(self, seconds: float) -> None:
+        """The table."""
+        t, quiet = self.tally, self._account
+        rows = {
+            "kills": ", ".join(f"{n} of a {who}" for who, n in sorted(t.kills.items())),
+            "campaigns": f"{t.whole}, {t.episodes} episodes, {t.files} files, all equal",
+            "attempts at the model": f"{t.recorded} in records, {t.booked} in spend.jsonl",
+            "paid twice, in flight at a kill": str(t.booked - t.recorded),
+            "dollars, undisturbed": f"{quiet.total_usd * t.whole:.4f}",
+            "dollars, settled": f"{t.settled_usd:.4f}",
+            "dollars, held for what was lost": f"{t.held_usd:.4f}",
+            "budgets spent, kept to, and raised": str(t.raised),
+            "promises broken": str(len(t.broken)),
+        }
+        table = Table(title="Kills", title_justify="left", show_header=False)
+        for name, value in rows.items():
+            table.add_row(name, value)
+        console = Console(width=110)
+        console.print(table)
+        console.print(f"{seconds:.0f} s")
+
+
+def _size(run: Path) -> int:
+    """How much the books have grown."""
+    with contextlib.suppress(FileNotFoundError):
+        return (run / "spend.jsonl").stat().st_size
+    return 0
+
+
+def _exit(status: int) -> int:
+    return os.waitstatus_to_exitcode(status)
+
+
+def _ended(child: int) -> int | None:
+    number, status = os.waitpid(child, os.WNOHANG)
+    return _exit(status) if number else None
+
+
+def _workers(driver: int) -> list[int]:
+    """The worker processes of a driver that are under way."""
+    try:
+        children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
+        commands = {int(c): Path(f"/proc/{c}/cmdline").read_bytes() for c in children}
+    except OSError:  # one has just gone
+        return []
+    return [c for c, words in commands.items() if b"spawn_main" in words]
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
 
 
 def main() -> None:
-    kills, rng = int(sys.argv[1]) if len(sys.argv) > 1 else 20, random.Random(1)
-    with tempfile.TemporaryDirectory() as folder:
-        calm, run = Path(folder) / "calm", Path(folder) / "run"
-        began = time.monotonic()
-        assert campaign(calm).wait() == 0
-        calm_s = time.monotonic() - began
-        print(
-            f"undisturbed: {len(capex.load_run(calm).episodes)} episodes in {calm_s:.0f} s",
-            flush=True,
-        )
-        waste = 0
-        for number in range(1, kills + 1):
-            process = campaign(run)
-            let_it_run(process, run, rng, 0.7 * calm_s / kills)
-            process.kill()
-            process.wait()
-            if (run / "manifest.json").exists():
-                loaded = capex.load_run(run)
-                assert not loaded.damaged, loaded.damaged
-                paid = (
-                    Spend(run / "spend.jsonl").account() if (run / "spend.jsonl").exists() else None
-                )
-                waste = paid.unsettled if paid else 0
-                print(
-                    f"kill {number:2d}: {len(loaded.episodes):2d} whole episodes, {waste} requests"
-                    " lost in flight so far",
-                    flush=True,
-                )
-        assert campaign(run).wait() == 0
-        assert contents(run) == contents(calm), "the records differ"
-        account, quiet = Spend(run / "spend.jsonl").account(), Spend(calm / "spend.jsonl").account()
-        recorded = sum(e.record.extra["ledger"]["attempts"] for e in capex.load_run(run).episodes)
-        twice = account.attempts - recorded
-        assert recorded == quiet.attempts
-        assert 0 <= twice <= kills * SLOTS
-        print(
-            f"\n{kills} kills: {len(contents(run))} files equal an undisturbed run's, byte for byte"
-        )
-        print(
-            f"attempts at the model: {recorded} in the records, {account.attempts} in spend.jsonl;"
-            f" {twice} paid twice, in flight at a kill"
-        )
-        settled, held = (
-            f"${account.settled_usd:.4f} settled",
-            f"${account.held_usd:.4f} held for what was lost",
-        )
-        print(f"dollars: ${quiet.total_usd:.4f} undisturbed, {settled} and {held}")
+    """Campaigns in threads and with workers in turn, until there were enough kills."""
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    world = sys.argv[2] if len(sys.argv) > 2 else "kitchen"
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    began = time.monotonic()
+    shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+    with (
+        tempfile.TemporaryDirectory(dir=shm) as folder,
+        Progress(console=Console(stderr=True)) as bar,
+    ):
+        stopped: list[int] = []
+        killer = Killer(Path(folder), world, seed)
+        signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+        task, done = bar.add_task("kills", total=kills), 0
+        while done < kills and not stopped and len(killer.tally.broken) < 20:
+            workers = 2 if killer.tally.campaigns % 4 == 1 else None
+            most = min(KILLS_A_CAMPAIGN if workers is None else KILLS_WITH_WORKERS, kills - done)
+            done += killer.campaign(most, workers)
+            bar.update(task, completed=done)
+            print(f"{done} kills, {killer.tally.whole} campaigns", file=sys.stderr, flush=True)
+    killer.show(time.monotonic() - began)
+    sys.exit(1 if killer.tally.broken else 0)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ ACTION = tuple(f"a{k}" for k in range(12))
 SIZE, BATCH = 256, 16
 
 
-def random_pack(folder: Path, episodes: int = 10, length: int = 100) -> None:
+def random_pack(folder: Path, episodes: int = 10, length: int = 100, size: int = SIZE) -> None:
     """Random demonstrations of the real sizes."""
     rng = np.random.default_rng(0)
     n = episodes * length
@@ -67,7 +67,7 @@ def random_pack(folder: Path, episodes: int = 10, length: int = 100) -> None:
         "fps": 20,
     }
     states, actions = rng.normal(size=(n, len(STATE))), rng.uniform(-1, 1, (n, len(ACTION)))
-    frames = (rng.integers(0, 256, (len(CAMERAS), SIZE, SIZE, 3), dtype=np.uint8) for _ in range(n))
+    frames = (rng.integers(0, 256, (len(CAMERAS), size, size, 3), dtype=np.uint8) for _ in range(n))
     write_pack(folder, head, frames, states.astype(np.float32), actions.astype(np.float32), rows)
 
 
@@ -81,7 +81,7 @@ def spec_of(policy: str, demonstrations: data.Demonstrations, **changes: object)
         STATE,
     )
     return PolicySpec(
-        settings, CAMERAS, (SIZE, SIZE), STATE, ACTION, 20, fitted, instructions=("move",)
+        settings, CAMERAS, demonstrations.size, STATE, ACTION, 20, fitted, instructions=("move",)
     )
 
 
@@ -104,16 +104,26 @@ def rate(step: Callable[[], object], steps: int, device: torch.device, warm: int
 
 
 def ours(
-    policy: str, pack: Path, device: torch.device, steps: int, *, graphed: bool, **changes: object
+    policy: str,
+    pack: Path,
+    device: torch.device,
+    steps: int,
+    *,
+    graphed: bool,
+    streamed: bool = False,
 ) -> float:
-    """Training steps per second of our loop."""
+    """Training steps per second of our loop; `streamed`: frames from the file, as packs that do not
+    fit on the device.
+    """
     torch.manual_seed(0)
     demonstrations = data.load([pack], window=20)
-    spec = spec_of(policy, demonstrations, **changes)
+    spec = spec_of(policy, demonstrations)
     net = spec.network().to(device)
     if device.type == "cuda":
         net.to(memory_format=torch.channels_last)
-    batches = Batches(demonstrations, spec, device, 0, on_device=device.type == "cuda")
+    batches = Batches(
+        demonstrations, spec, device, 0, on_device=device.type == "cuda" and not streamed
+    )
     stepper = Stepper(
         [Trainer(net, spec.settings, batches, 10**5, device)], device, graphed=graphed
     )
@@ -297,11 +307,19 @@ def main() -> None:
                 "ACT, ours, one CUDA graph",
                 lambda: ours("act", pack, device, given.steps, graphed=True),
             ),
+            (
+                "ACT, one CUDA graph, streamed",
+                lambda: ours("act", pack, device, given.steps, graphed=True, streamed=True),
+            ),
             ("ACT, ours, eager", lambda: ours("act", pack, device, few, graphed=False)),
             ("ACT, LeRobot's network", lambda: lerobot_rate("act", given.lerobot, device, few)),
             (
                 "Diffusion, ours, one CUDA graph",
                 lambda: ours("diffusion", pack, device, given.steps, graphed=True),
+            ),
+            (
+                "Diffusion, one CUDA graph, streamed",
+                lambda: ours("diffusion", pack, device, given.steps, graphed=True, streamed=True),
             ),
             ("Diffusion, ours, eager", lambda: ours("diffusion", pack, device, few, graphed=False)),
             (

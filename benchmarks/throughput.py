@@ -1,10 +1,12 @@
 """Episodes an hour with a model that answers after five seconds, by the number of chains that run
 at once.
 
-`python benchmarks/throughput.py [SECONDS_OF_THE_MODEL] [PROCESSES]`
+`python benchmarks/throughput.py [SECONDS_OF_THE_MODEL] [PROCESSES] [kitchen|tiny]`
 
 Every chain runs the same number of short episodes of the pilot, made slow. While some wait for it,
-others simulate.
+others simulate. In the kitchen two cores also draw and simulate; `tiny` is a world that costs
+nearly nothing, with a stand-in of its own (`rehearsal`): what it shows is the campaign alone, and
+32 chains must do at least 28 times what one does.
 """
 
 from __future__ import annotations
@@ -23,15 +25,27 @@ import capex
 TASKS = ("CloseFridge", "CloseToasterOvenDoor", "TurnOnMicrowave", "PickPlaceCounterToStove")
 ARMS = ("capex", "base", "capex-fresh", "capex-stated")
 STARTS, DECISIONS = 3, 4
+LEVELS = {"kitchen": (1, 4, 16), "tiny": (1, 8, 32)}
+PROMISED = {32: 28.0}  # chains at once in the tiny world: times one chain
+os.environ["REHEARSAL_REQUESTS"] = str(DECISIONS)  # of an episode there
+
+
+def campaign(world: str, chains: int, delay_s: float) -> dict[str, str]:
+    """Tasks, arms and the model of so many chains."""
+    if world == "tiny":
+        walks = ",".join(f"Walk{k:03d}" for k in range(chains))
+        return {"names": f"rehearsal.tiny:{walks}", "model": f"rehearsal.paced:{delay_s},"}
+    tasks, arms = TASKS[: max(1, chains // len(ARMS))], ARMS[: min(chains, len(ARMS))]
+    slow = f"rehearsal.slow:{delay_s},pilot"
+    return {"names": f"kitchen:{','.join(tasks)}", "arm": ",".join(arms), "model": slow}
 
 
 def measure(
-    chains: int, delay_s: float, processes: int, folder: Path
+    world: str, chains: int, delay_s: float, processes: int, folder: Path
 ) -> tuple[int, float, float, float]:
     """Episodes, seconds from the first episode's beginning to the last one's end, and the mean
     seconds of an episode and in its model.
     """
-    tasks, arms = TASKS[: max(1, chains // len(ARMS))], ARMS[: min(chains, len(ARMS))]
     began: list[float] = []
     ended: list[float] = []
 
@@ -42,13 +56,12 @@ def measure(
             ended.append(time.monotonic())
 
     run = capex.collect(
-        f"kitchen:{','.join(tasks)}",
-        arm=",".join(arms),
-        model=f"rehearsal.slow:{delay_s},pilot",
+        **campaign(world, chains, delay_s),
         starts=range(STARTS),
         decisions=DECISIONS,
         out=folder / f"{chains}",
         parallel=processes,
+        slots=max(chains, processes),
         watch=watch,
     )
     mean_s = sum(e.seconds for e in run.episodes) / len(run.episodes)
@@ -56,13 +69,14 @@ def measure(
     return len(run.episodes), ended[-1] - began[0], mean_s, model_s
 
 
-def main() -> None:
+def main() -> int:
     delay_s = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
     processes = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    world = sys.argv[3] if len(sys.argv) > 3 else "kitchen"
     table = Table(
         title=(
-            f"a model that answers after {delay_s:g} s; {processes} processes on {os.cpu_count()}"
-            " cores"
+            f"{world}: a model that answers after {delay_s:g} s; {processes} processes on"
+            f" {os.cpu_count()} cores"
         )
     )
     for column in (
@@ -75,12 +89,15 @@ def main() -> None:
         "of it model, s",
     ):
         table.add_column(column, justify="right")
-    one = 0.0
+    one, kept = 0.0, True
     with tempfile.TemporaryDirectory() as folder:
-        for chains in (1, 4, 16):
-            count, seconds, mean_s, model_s = measure(chains, delay_s, processes, Path(folder))
+        for chains in LEVELS[world]:
+            count, seconds, mean_s, model_s = measure(
+                world, chains, delay_s, processes, Path(folder)
+            )
             rate = 3600 * count / seconds
             one = one or rate
+            kept = kept and (world != "tiny" or rate / one >= PROMISED.get(chains, 0.0))
             table.add_row(
                 str(chains),
                 str(count),
@@ -92,7 +109,10 @@ def main() -> None:
             )
             print(f"{chains} chains: {rate:.0f} episodes an hour", flush=True)
     Console().print(table)
+    if not kept:
+        print(f"promised: {PROMISED[32]:g} times one chain with 32 chains")
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

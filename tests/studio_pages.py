@@ -25,9 +25,9 @@ def browser():
 
 
 @contextmanager
-def serving(*folders):
+def serving(*folders, drives=()):
     """A studio in a thread of this process."""
-    server = studio_server(folders)
+    server = studio_server(folders, drives=drives)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

@@ -68,7 +68,7 @@ BELOW = {
     "campaign": ("run", "method", "models", "worlds"),
     "dataset": ("run", "method", "worlds"),
     "report": ("dataset", "run", "method", "models", "worlds"),
-    "students": ("report", "campaign", "run", "method", "worlds"),
+    "students": ("report", "dataset", "campaign", "run", "method", "worlds"),
     "studio": ("report", "dataset", "campaign", "run", "method", "models", "worlds"),
     "cli": (
         "studio",

@@ -82,16 +82,16 @@ def test_the_clock_of_a_turn_stands_still_while_it_queues():
     phases = []
     lease = Lease(core, phases.append)
     with lease:
-        assert core._free.locked()
+        assert core.busy
 
         class Looking(LabModel):
             def complete(self, request, observer=None):
-                phases.append(core._free.locked())
+                phases.append(core.busy)
                 return None
 
         Waiting(Looking(""), lease).complete(None)
-    assert phases == ["queueing", "simulating", "waiting", False, "queueing", "simulating"]
-    assert not core._free.locked()
+    assert phases == ["simulating", "waiting", False, "simulating"]
+    assert not core.busy
     assert model.name == "lab.model:"
 
 

@@ -154,10 +154,10 @@ def test_sampling_ahead_of_the_steps_changes_nothing():
         diffusion_steps=5,
         dropout=0.0,
     )
-    net = Diffusion(settings, 1, 9, 12, instructions=1, learned=True).eval()
+    net = Diffusion(settings, 1, 9, 12).eval()
     with torch.no_grad():
         condition = net.condition(
-            torch.randn(3, 2, 1, 3, 32, 32), torch.randn(3, 2, 9), torch.zeros(3, dtype=torch.int64)
+            torch.randn(3, 2, 1, 3, 32, 32), torch.randn(3, 2, 9), torch.randn(3, 8)
         )
         noise = torch.randn(6, 3, 10, 12)
         x = noise[0]

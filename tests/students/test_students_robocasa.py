@@ -42,7 +42,7 @@ class Trap:
 def shapes() -> Diffusion:
     """The network at full size without memory behind it."""
     with torch.device("meta"):
-        return Diffusion(DiffusionSettings(), 3, 9, 12, instructions=1, learned=True)
+        return Diffusion(DiffusionSettings(), 3, 9, 12)
 
 
 def payload(trap: Path) -> dict[str, object]:

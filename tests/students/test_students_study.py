@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import runs
@@ -16,9 +17,14 @@ from capex.report.sources import group
 from capex.report.students import blocks, cells, curves
 from capex.run.stats import fisher
 from capex.run.store import open_run
-from capex.students.study import run_study, trials
+from capex.run.summary import HEARD
+from capex.students import language
+from capex.students.evaluate import evaluate
+from capex.students.settings import make_settings
+from capex.students.study import groups, run_study, trials
 from capex.students.study_plan import load_study
 from capex.students.tables import study_tables
+from capex.students.train import TrainingJob, train
 
 TASK = "kitchen:TurnOnMicrowave"
 SMALL = "\n".join(f"{k} = {v}" for k, v in student_data.SMALL["act"].items())
@@ -73,6 +79,23 @@ def test_a_study_runs_what_is_missing_and_writes_its_table(folder):
         list(run_study(load_study(folder / "study.toml"), out))
 
 
+def test_sources_are_matched_unless_told_otherwise_and_trainings_run_side_by_side(folder):
+    text = f"{FILE}[policies.other]\npolicy = 'act'\n{SMALL}"
+
+    def planned(together, matched):
+        asked = f"parallel = 1\ntogether = {together}\nmatched = {matched}"
+        (folder / "study.toml").write_text(text.replace("parallel = 1", asked))
+        return list(groups(load_study(folder / "study.toml"), folder / "out"))
+
+    (first, second) = planned("true", "true")
+    assert [t.job.labels["policy"] for t in (*first, *second)] == ["act", "act", "other", "other"]
+    assert {t.job.only for t in first} == {(0, 1, 2)}
+    assert [len(group) for group in planned("3", "true")] == [3, 1]
+    alone = planned("false", "false")
+    assert [len(group) for group in alone] == [1, 1, 1, 1]
+    assert [group[0].job.only for group in alone[:2]] == [(0, 1, 2, 3, 4), (0, 1, 2)]
+
+
 def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(folder):
     text = FILE.replace("seeds = [0]", "seeds = [0, 1]\nuntrained = true").replace(
         "budgets = [2]", "budgets = [4, 2]"
@@ -91,6 +114,36 @@ def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(f
     assert {job.starts for t in found for job in t.rollouts} == {(1000, 1001)}
 
 
+def test_a_policy_may_begin_from_another_whose_success_is_a_floor(folder):
+    """The paper's three columns from one file: fine-tuned, from scratch, ACT."""
+    settings = make_settings("diffusion", student_data.SMALL["diffusion"])
+    source = folder / "TurnOnMicrowave-expert"
+    train(TrainingJob((source,), settings, 1, folder / "pre", device="cpu"))
+    vectors = {"go to the square": np.ones(8, dtype=np.float32)}
+    language.write(folder / "words.npz", vectors)
+    small = "\n".join(f"{k} = {v}" for k, v in student_data.SMALL["diffusion"].items())
+    tuned = "[policies.tuned]\npolicy = 'diffusion'\ninit = 'pre'\nbatch = 4\n"
+    scratch = f"[policies.scratch]\npolicy = 'diffusion'\n{small}\ninstructions = 'words.npz'\n"
+    text = FILE.replace('pilot = "{task}-pilot"\n', "").replace("seeds", "untrained = true\nseeds")
+    (folder / "study.toml").write_text(text.replace("1000:1002", "1000:1001") + tuned + scratch)
+    study = load_study(folder / "study.toml")
+    jobs = {t.job.labels["policy"]: t for t in trials(study, folder / "out")}
+    assert (jobs["tuned"].job.init, jobs["tuned"].job.keep) == (folder / "pre", (0, 2))
+    assert jobs["scratch"].job.instructions == folder / "words.npz"
+    assert [r.arm for r in jobs["tuned"].rollouts][1:] == ["tuned-untrained", "tuned-unadapted"]
+    train(jobs["tuned"].job)
+    for rollouts in jobs["tuned"].rollouts:
+        if not rollouts.untrained:
+            list(evaluate(rollouts))
+    data = load([folder / "out" / "rollouts"])
+    (block,) = blocks(cells(data))
+    (line,) = block.lines
+    assert {name: tally.n for name, tally in line.floors.items()} == {"unadapted": 1}
+    text = students_table(cells(data), group(data)[0]).markdown()
+    assert "| Task (demonstrations) | expert | unadapted |" in text
+    assert "initialisation: fine-tuned from a policy of ours (1 steps)" in text
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
@@ -104,6 +157,7 @@ def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(f
         ("dim = 32", "dim = 33", "multiple of heads"),
         ("pilot =", '"a/b" =', "letters and digits are right"),
         ("[sources]", "[sources", "is not TOML"),
+        ("dim = 32", "dim = 32\ninit = 3", "policies.act.init is 3; it must be a text"),
     ],
 )
 def test_a_slip_in_the_file_is_a_sentence(folder, old, new, sentence):
@@ -125,7 +179,7 @@ def test_datasets_that_cannot_be_matched_are_refused_before_anything_is_written(
     assert not (folder / "out").exists()
 
 
-def rolled(run, task, source, seed, solved, steps=20_000, **student):
+def rolled(run, task, source, seed, solved, steps=20_000, heard=None, **student):
     """Ten rollouts of a made-up student."""
     arm = f"act-{source}-s{seed}-{steps}"
     known = {
@@ -139,7 +193,8 @@ def rolled(run, task, source, seed, solved, steps=20_000, **student):
     }
     for k in range(10):
         made_up = runs.record(task, arm, 1000 + k, success=k < solved, model="student:act")
-        runs.commit(run.chain("kitchen", task, arm), replace(made_up, extra={"student": known}))
+        extra = {"student": known, **({HEARD: heard} if heard else {})}
+        runs.commit(run.chain("kitchen", task, arm), replace(made_up, extra=extra))
 
 
 def test_the_table_has_means_deviations_and_both_tests(tmp_path):
@@ -153,7 +208,7 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
         ("TurnOnMicrowave", "expert", 0, 2),
     ):
         rolled(run, task, source, seed, solved)
-    rolled(run, "CloseFridge", "pilot", 0, 8, steps=50_000)
+    rolled(run, "CloseFridge", "pilot", 0, 8, steps=50_000, heard="mean of the known ones")
     rolled(run, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
     data = load([tmp_path / "run"])
     found = cells(data)
@@ -184,7 +239,9 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     )
     assert "| Average over tasks | 0.35 | 0.55* |" in text
     assert "Cochran-Mantel-Haenszel" in text
-    assert students_section(data, group(data)[0])[0].text == []
+    (section,) = students_section(data, group(data)[0])
+    assert section.text == []
+    assert section.notes[0].startswith("10 of 10 rollouts of act had an instruction that it was")
     alone = open_run(tmp_path / "alone", {"command": "evaluate"})
     rolled(alone, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
     data = load([tmp_path / "alone"])

@@ -273,6 +273,23 @@ def test_frames_in_which_a_demonstrator_waits_can_be_left_out(tmp_path, on_devic
         batches.close()
 
 
+def test_packs_of_several_tasks_stream_what_the_device_would_hold(pack, tmp_path):
+    more = student_data.write(tmp_path / "more", episodes=2, task="toy:Stay")
+    shown = data.load([pack, more], window=10)
+    spec, _ = describe(job(pack, tmp_path / "out", "diffusion"), shown)
+    cpu = torch.device("cpu")
+    held, streamed = (Batches(shown, spec, cpu, 0, on_device=here) for here in (True, False))
+    # A graph is warmed up with step 0, and a training that continues begins anywhere.
+    for step in (0, 0, 1, 2, 3, 30, 31):
+        batches = []
+        for source in (held, streamed):
+            source.prepare(step)
+            torch.manual_seed(step)  # of the crops
+            batches.append(source.load(torch.tensor(step)))
+        assert all(torch.equal(*pair) for pair in zip(*batches, strict=True))
+    streamed.close()
+
+
 def test_quaternions_are_turned_to_one_side(pack):
     from capex.students import normalizer
 
@@ -282,6 +299,73 @@ def test_quaternions_are_turned_to_one_side(pack):
     assert np.ptp(turned[:, 3]) < 1e-6 < np.ptp(shown.states[:, 3])
     again = normalizer.Normalizer.from_json(json.loads(json.dumps(fitted.as_json())))
     assert np.array_equal(again.state_in(shown.states), fitted.state_in(shown.states))
+
+
+TIP = ("x", "y", "z", "qx", "qy", "qz", "qw", "opening")
+STEP = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
+ROBOTS = {
+    "one fixed arm": (TIP, STEP),
+    "two fixed arms": tuple(
+        tuple(f"{arm}_{n}" for arm in ("left", "right") for n in names) for names in (TIP, STEP)
+    ),
+    "a mobile arm": (
+        (*TIP, "base_x", "base_y", "base_yaw"),
+        (*STEP, "base_vx", "base_vy", "base_wz", "mode"),
+    ),
+}
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_states_and_actions_go_by_name_for_any_robot(robot, tmp_path):
+    """Pictures are 48x32; each arm's quaternion is turned to its side; the base is not looked at."""
+    states, actions = ROBOTS[robot]
+    rng = np.random.default_rng(0)
+    numbers = rng.uniform(-1, 1, (48, len(states))).astype(np.float32)
+    for at in (k for k, name in enumerate(states) if name.endswith("qx")):
+        numbers[:, at : at + 4] = [0.1, 0.7, 0.0, 0.7] * rng.choice([-1, 1], 48)[:, None]
+    commands = rng.choice([-1.0, 1.0], (48, len(actions))).astype(np.float32)
+    head = {
+        "cameras": ["front"],
+        "state_names": list(states),
+        "action_names": list(actions),
+        "fps": 20,
+    }
+    frames = (rng.integers(0, 256, (1, 32, 48, 3), dtype=np.uint8) for _ in numbers)
+    episodes = [data.Demonstration(0, 48, "go", "toy", "Go", 0, certified=True)]
+    data.write_pack(tmp_path / "pack", head, frames, numbers, commands, episodes)
+    for policy, changes in (("act", {"commands": "classify"}), ("diffusion", {"crop": 0})):
+        settings = make_settings(policy, {**student_data.SMALL[policy], **changes})
+        out = tmp_path / policy
+        train(TrainingJob((tmp_path / "pack",), settings, 1, out, device="cpu"))
+        student = load_policy(out, "cpu")
+        spec = student.spec
+        seen = tuple(name for name in states if not name.startswith("base_"))
+        assert (spec.state_names, spec.action_names, spec.image_size) == (seen, actions, (48, 32))
+        turned = spec.normalizer.one_sided(numbers[:, : len(seen)])
+        for at in (k for k, name in enumerate(seen) if name.endswith("qx")):
+            assert np.ptp(turned[:, at + 1]) < 1e-6
+        image = np.zeros((32, 48, 3), dtype=np.uint8)
+        student.reset()
+        named = dict(zip(reversed(states), range(len(states)), strict=True))  # in any order
+        action = student.act({"images": {"front": image}, "state": named, "instruction": "go"})
+        assert action.shape == (len(actions),)
+        if policy == "act":
+            classes = [k for k, name in enumerate(actions) if name.endswith(("gripper", "mode"))]
+            assert [k for k, *_ in spec.commands] == classes
+            assert all(action[k] in (-1.0, 1.0) for k in classes)
+
+
+def test_demonstrations_may_be_chosen_for_agreement(pack):
+    every = data.load([pack], window=8)
+    some = data.load([pack], window=8, agree=3)
+    assert len(some.episodes) == 3
+    assert set(some.episodes) < set(every.episodes)
+    paths = {e.start: np.cumsum(every.actions[e.begin : e.end, :2], axis=0) for e in every.episodes}
+    near = {
+        start: np.mean([np.abs(path - other).mean() for other in paths.values()])
+        for start, path in paths.items()
+    }
+    assert max(near, key=lambda start: near[start]) not in {e.start for e in some.episodes}
 
 
 def test_settings_are_the_papers_and_any_can_be_changed():

@@ -106,6 +106,54 @@ def test_a_person_turns_the_microwave_on_by_keyboard(browser, tmp_path, model_de
     assert report.ok, report.failed
 
 
+PAD = """(() => {
+  const pad = { axes: [0, 0, 0, 0] };
+  window.pad = pad;
+  navigator.getGamepads = () => [pad];
+})()"""
+
+
+def test_two_arms_are_driven_with_a_switch_by_pointer_and_by_gamepad(browser, shm):
+    (shm / "runs").mkdir()
+    with serving(shm / "runs", drives=("lab.pair",)) as address:
+        browser.open(f"{address.url}#/drive/lab.pair%3Alift/0/pair")
+        browser.wait("Boolean(document.querySelector('[name=by]'))")
+        browser.ask("document.querySelector('[name=by]').focus()")
+        browser.type("Ada")
+        browser.click("[name=begin]")
+        browser.wait("document.querySelector('.stage canvas')?.dataset.tick === '0'")
+        home = tip(browser)
+        assert home[1] > 0  # the left arm is the first one
+        browser.key("x")
+        browser.wait("JSON.parse(document.querySelector('main').dataset.tip)[1] < 0")
+        x, y = browser.ask(
+            "(() => { const b = document.querySelector('.hold[data-key=d]'); b.scrollIntoView(); const r = b.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        right = tip(browser)
+        for kind in ("mousePressed", "mouseReleased"):
+            browser._call(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+            )
+            if kind == "mousePressed":
+                browser.wait("+document.querySelector('main').dataset.tick >= 3")
+        assert tip(browser)[1] < right[1] - 1  # held, it moves to the right
+        browser.ask(PAD)
+        still = browser.ask("document.querySelector('main').dataset.tick")
+        browser.ask("pad.axes[1] = 0.05")  # within the dead zone
+        time.sleep(0.2)
+        assert browser.ask("document.querySelector('main').dataset.tick") == still
+        browser.ask("pad.axes[3] = -1")  # the right stick ahead: up
+        browser.wait("document.body.innerText.includes('Recorded')")
+        quiet(browser, address)
+    (episode,) = load_run(shm / "runs" / "pair").episodes
+    assert episode.success
+    names = list(episode.steps()["state_names"])
+    moved = episode.steps()["proprio"][-1] - episode.steps()["proprio"][0]
+    lifted = {name: moved[k] for k, name in enumerate(names) if name.endswith("_z")}
+    (left,) = (v for name, v in lifted.items() if name.startswith("left"))
+    assert (left, max(lifted.values()) > 0.05) == (0.0, True)
+
+
 class Typed:
     """Controls that ask for what is listed, then leave."""
 

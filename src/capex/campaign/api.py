@@ -44,6 +44,7 @@ from capex.method.episode import Demonstrator
 from capex.models import Model
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
+from capex.run.reading import Loader
 from capex.run.scenes import OpenDataset
 from capex.run.store import PROMPT, SPEND, Run
 from capex.worlds.robots import one_robot
@@ -64,6 +65,7 @@ def collect(
     operator: Operator | str | None = None,
     person: Operator | None = None,
     open_dataset: OpenDataset | None = None,
+    load: Loader | None = None,
     **options: Any,
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
@@ -75,8 +77,9 @@ def collect(
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
     your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
-    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
-    early because something failed raises that, after everything else has run; Ctrl-C raises
+    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). load: reads the
+    episodes that are returned, `capex.run.heads.load_head` without their decisions. A campaign that
+    ends early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
     named = operator if isinstance(operator, str) else None
@@ -117,7 +120,7 @@ def collect(
         retry_invalid=retry_invalid,
         pauses=pauses or Pauses(),
     )
-    return conduct(campaign, watch)
+    return conduct(campaign, watch, load)
 
 
 def demonstrate(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign.arranging import Arranging
-from capex.campaign.asking import Asking
+from capex.campaign.asking import Asking, Steered
 from capex.campaign.begun import Begun
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
@@ -22,6 +22,7 @@ from capex.campaign.ending import Ending, recovered
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
 from capex.campaign.live import LiveLog
 from capex.campaign.operators import Operator, OperatorLeft, Standby
+from capex.campaign.screens import Screens
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
 from capex.method.episode import Demonstrator, Episode
 from capex.method.hooks import (
@@ -54,6 +55,7 @@ from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.models.redact import scrub
 from capex.run import LoadedEpisode, readable
+from capex.run.pace import Rate
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
@@ -91,6 +93,7 @@ class Work:
     seed: int = 0
     images: ImageFormat = "png"
     keep_all_images: bool = True
+    rate: Rate | None = None  # the provider's limits
 
     def budgets(self, model: str, method: MethodSettings) -> tuple[Budget, ...]:
         """The dollar budgets that hold; one typed for a model without a price is refused."""
@@ -114,8 +117,8 @@ class AttemptJob:
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     begun: Begun | None = None  # of a fork: what it goes on from
-    # Of a recorded attempt that is run again: what the operator said to its model.
-    words: Sequence[dict[str, Any]] | None = None
+    # Of a recorded attempt that is run again: what people told its model, and drove.
+    steered: Steered | None = None
 
 
 @dataclass(frozen=True)
@@ -178,9 +181,12 @@ def run_attempt(
     """
     chain, slot, run_dir = job.chain, job.slot, job.chain.path.parent.parent
     labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
-    ledger = Ledger(work.price, work.budgets(demonstrator.name, job.method), spend, labels)
+    ledger = Ledger(
+        work.price, work.budgets(demonstrator.name, job.method), spend, labels, work.rate
+    )
     progress = _Progress(ledger, tell)
     lease = Lease(core or Core(), progress.phase)
+    ledger.check = lease.check
     paid = chain.unfinished(slot.start)
     robot = one_robot(env.spec)  # what a model once answered is never said to a robot again
     resumed = not robot and demonstrator.model is not None and paid.is_file() and readable(paid)
@@ -208,9 +214,10 @@ def run_attempt(
         arranging = Arranging(chain, writer.folder, operator, scenes, standby, ending.begin)
         shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
+        shown |= {"screens": env.spec.real_time}
         live = LiveLog(writer.folder, env, shown, ledger, keep_pictures=not images)
         place = run_dir, chain.path.name, slot.start
-        asking = Asking(*place, lease, live.paused, resumed, job.words)
+        asking = Asking(*place, lease, live.tell, resumed, job.steered, lambda: arranging.end_now())
         own = (lease.check, progress, live, arranging.hear, ending.hear)
         hooks = Hooks(
             ledger=ledger,
@@ -227,12 +234,13 @@ def run_attempt(
             end_now=lambda: arranging.end_now(),
             prefix=prefix,
             heed=asking.heed,
+            take_over=asking.take_over,
         )
         start = Start(env.spec.task, slot.start, work.seed)
         if prefix is not None:
             start = Start(env.spec.task, prefix.record.start, prefix.record.seed)
         try:
-            with arranging:
+            with arranging, Screens(env, writer.folder):
                 episode = demonstrator.attempt(env, start, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)

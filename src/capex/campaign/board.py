@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -111,6 +112,30 @@ class ChainLine:
         share = np.divide(_row(self.all_taken), sums, out=np.ones(len(AMOUNTS)), where=sums > 0)
         solved = [self.outcomes[start] for start in starts]
         return History(self.chain, solved, rows * share, self.learns)
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines and pages."""
+        each, left = self.usd_per_success, self.left
+        return {
+            "chain": self.chain,
+            "episodes": self.episodes,
+            "wanted": self.wanted,
+            "until_successes": self.until,
+            "successes": self.successes,
+            "judged": self.judged,
+            "unjudged": self.unjudged,
+            "interval": list(self.interval),
+            "invalid": self.invalid,
+            "left": left if left is None or math.isfinite(left) else None,
+            "requests": self.all_taken.requests,
+            "seconds": self.all_taken.seconds,
+            "usd": None if self.usd is None else self.usd[0],
+            "usd_at_most": None if self.usd is None else self.usd[1],
+            "usd_per_success": None if each is None or math.isinf(each[0]) else each[0],
+            "usd_per_success_at_most": None if each is None or math.isinf(each[1]) else each[1],
+            "state": self.state,
+            "now": [vars(moved) for moved in self.now.values()],
+        }
 
     def rejudge(self, successes: Mapping[int, bool | None]) -> None:
         """What people judged since, by start."""

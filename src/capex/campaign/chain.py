@@ -24,7 +24,16 @@ from capex.errors import DamagedFile
 from capex.method.memory import Memory
 from capex.method.record import EpisodeRecord
 from capex.models import pictures
-from capex.run import LoadedChain, LoadedEpisode, load_chain, load_episode, read_invalid
+from capex.run import (
+    LoadedChain,
+    LoadedEpisode,
+    briefly,
+    load_briefly,
+    load_chain,
+    load_episode,
+    read_invalid,
+    read_record,
+)
 from capex.run.forks import with_own_labels
 from capex.run.store import Chain
 from capex.run.verdicts import Verdict, effective_success, read_verdict
@@ -42,14 +51,15 @@ class Slot:
 
 @dataclass(frozen=True)
 class _Settled:
-    """An episode's record with the success that counts; None where its start was recorded as
-    invalid or it is damaged.
-    """
+    """An episode, or a start that was recorded as invalid or whose episode is damaged."""
 
     start: int
-    record: EpisodeRecord | None
+    whole: bool  # there is an episode
+    success: bool | None = None  # the one that counts
     by_person: bool = False  # a person judges it
     verdict: Verdict | None = None
+    # Until memory has learned from it; a campaign has more of them than fit into memory.
+    record: EpisodeRecord | None = None
 
 
 class ChainPlan:
@@ -78,9 +88,9 @@ class ChainPlan:
         self._begins_with = begins_with or Memory()
         self.chain, self._round_size, self._remembers = chain, round_size, remembers
         self._until, self._max_starts, self._waits = until_successes, max_starts, waits
-        self.loaded = load_chain(chain)  # as it was when the plan was made
-        self._settled = _settled(chain, self.loaded, starts, retry_invalid)
-        again = _to_run_again(self.loaded, self._settled)
+        loaded = load_chain(chain, None if remembers else load_briefly)
+        self._settled = _settled(chain, loaded, starts, retry_invalid)
+        again = _to_run_again(loaded, self._settled)
         held = {s.start for s in self._settled.values()} | set(again.values())
         beyond = range(max(starts, default=-1) + 1, further) if until_successes is not None else ()
         self._free = deque(i for i in (*starts, *beyond) if i not in held)
@@ -92,6 +102,18 @@ class ChainPlan:
         self._learned_successes = 0
         self._seen: dict[str, dict[str, str] | None] = {}
         self._advance()
+        # As it was when the plan was made, without decisions; None once it was taken.
+        self._loaded: LoadedChain | None = replace(
+            loaded, episodes=tuple(briefly(e) for e in loaded.episodes)
+        )
+
+    def take_loaded(self) -> LoadedChain:
+        """The chain as it was when the plan was made, without the decisions of its episodes. It is
+        given away, once: the plan does not keep it.
+        """
+        loaded, self._loaded = self._loaded, None
+        assert loaded is not None
+        return loaded
 
     @property
     def remembers(self) -> bool:
@@ -111,7 +133,7 @@ class ChainPlan:
     @property
     def outcomes(self) -> dict[int, bool | None]:
         """By start, the success of its episode that counts; None while it is unjudged."""
-        return {s.start: s.record.success for s in self._settled.values() if s.record is not None}
+        return {s.start: s.success for s in self._settled.values() if s.whole}
 
     @property
     def unjudged(self) -> list[int]:
@@ -136,14 +158,12 @@ class ChainPlan:
     @property
     def successes(self) -> int:
         """Successes so far, the present round's included."""
-        return sum(
-            s.record is not None and s.record.success is True for s in self._settled.values()
-        )
+        return sum(s.whole and s.success is True for s in self._settled.values())
 
     @property
     def invalid(self) -> int:
         """Starts without a record that are not run: recorded as invalid, or damaged."""
-        return sum(s.record is None for s in self._settled.values())
+        return sum(not s.whole for s in self._settled.values())
 
     def ready(self) -> list[Slot]:
         """The slots of the present round that may run now, in order."""
@@ -162,19 +182,18 @@ class ChainPlan:
 
     def settle(self, slot: Slot) -> EpisodeRecord:
         """Its episode is in the run directory."""
-        settled = _settle(load_episode(self.chain.episode(slot.start)))
-        assert settled.record is not None
+        settled = _settle(episode := load_episode(self.chain.episode(slot.start)))
         self._running.discard(slot.position)
         self._settled[slot.position] = settled
         if settled.by_person:
             self._refresh()
         self._advance()
-        return settled.record
+        return episode.record
 
     def give_up(self, slot: Slot) -> None:
         """Its start is recorded as invalid."""
         self._running.discard(slot.position)
-        self._settled[slot.position] = _Settled(slot.start, None)
+        self._settled[slot.position] = _Settled(slot.start, whole=False)
         self._advance()
 
     def remaining(self) -> int | None:
@@ -206,6 +225,7 @@ class ChainPlan:
                 break
             for position in positions:
                 self._learn(self._settled[position])
+                self._settled[position] = replace(self._settled[position], record=None)
             self._base += self._round_size
         self._snapshot = self._memory.snapshot() if self._remembers else Memory().snapshot()
 
@@ -213,7 +233,7 @@ class ChainPlan:
         """Take in what people judged since, and what they changed: memory is then made anew."""
         relearn = False
         for position, held in list(self._settled.items()):
-            if held.record is None or not held.by_person:
+            if not held.whole or not held.by_person:
                 continue
             verdict = held.verdict
             with contextlib.suppress(DamagedFile):
@@ -224,8 +244,8 @@ class ChainPlan:
             if verdict is not None and verdict.verdict == "invalid":
                 del self._settled[position]
             else:
-                record = replace(held.record, success=effective_success(None, verdict))
-                self._settled[position] = replace(held, record=record, verdict=verdict)
+                success = effective_success(None, verdict)
+                self._settled[position] = replace(held, success=success, verdict=verdict)
         if relearn:
             self._memory, self._base = self._begins_with.thawed(), 0
             self._learned_successes = 0
@@ -237,15 +257,17 @@ class ChainPlan:
         return settled is not None and not (self._waits and _unjudged(settled))
 
     def _learn(self, settled: _Settled) -> None:
-        if settled.record is None:
+        if not settled.whole:
             return
-        self._learned_successes += settled.record.success is True
+        self._learned_successes += settled.success is True
         if self._remembers:
             if settled.by_person:
                 v = settled.verdict
                 seen = None if v is None else {"verdict": v.verdict, "at": v.at}
                 self._seen[str(settled.start)] = seen
-            learn(self._memory, settled.record, self.chain.episode(settled.start))
+            folder = self.chain.episode(settled.start)
+            record = settled.record or read_record(folder)
+            learn(self._memory, replace(record, success=settled.success), folder)
 
 
 def learn(memory: Memory, record: EpisodeRecord, episode_dir: Path) -> None:
@@ -260,29 +282,27 @@ def _settled(
 ) -> dict[int, _Settled]:
     """What the run directory holds, by position."""
     settled = {e.position: _settle(e) for e in loaded.episodes}
-    for episode in loaded.episodes:
-        chain.forget_unfinished(episode.index)
+    for start in chain.unfinished_starts() & {e.index for e in loaded.episodes}:
+        chain.forget_unfinished(start)
     for start, position in _recorded_invalid(loaded).items() if not retry_invalid else ():
-        settled.setdefault(position, _Settled(start, None))
+        settled.setdefault(position, _Settled(start, whole=False))
     usual = {start: position for position, start in enumerate(starts)}
     damaged = (d.start for d in loaded.damaged if d.start is not None)
     for start in sorted(damaged, key=lambda s: (usual.get(s, len(usual)), s)):
         free = next(p for p in range(len(settled) + 1) if p not in settled)
         # Where its start stands among those given, unless another stands there.
         position = usual.get(start, free)
-        settled[free if position in settled else position] = _Settled(start, None)
+        settled[free if position in settled else position] = _Settled(start, whole=False)
     return settled
 
 
 def _settle(episode: LoadedEpisode) -> _Settled:
     by_person, record = episode.record.success is None, episode.record
-    if by_person:
-        record = replace(record, success=episode.success)
-    return _Settled(episode.index, record, by_person, episode.verdict)
+    return _Settled(episode.index, True, episode.success, by_person, episode.verdict, record)
 
 
 def _unjudged(settled: _Settled) -> bool:
-    return settled.record is not None and settled.record.success is None
+    return settled.whole and settled.success is None
 
 
 def _to_run_again(loaded: LoadedChain, settled: Mapping[int, _Settled]) -> dict[int, int]:

@@ -44,6 +44,7 @@ def work_of(settings: Settings, price: Price | None) -> Work:
         seed=settings.seed,
         images=settings.image_format,
         keep_all_images=settings.keep_images == "all",
+        rate=settings.rate,
     )
 
 

@@ -28,13 +28,16 @@ from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
-from capex.run import LoadedRun, load_run, origins
+from capex.run import Damaged, LoadedRun, load_run, origins
+from capex.run.machine import allow_handles
+from capex.run.reading import Loader
 from capex.run.spend import Spend
 from capex.run.store import Run
 from capex.worlds import Spec
 from capex.worlds.robots import one_robot
 
 Watch = Callable[[ev.Event, Board], None]
+HANDLES = 128  # that a campaign without attempts has open, and some to spare
 
 
 @dataclass(frozen=True)
@@ -53,15 +56,19 @@ class Campaign:
     begins_with: Memory | None = None  # what the first of them remembers, where they do
 
 
-def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
-    """Run what the run directory lacks and return what it then holds. What failed is raised after
-    everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
+def conduct(
+    campaign: Campaign, watch: Watch | None = None, load: Loader | None = None
+) -> LoadedRun:
+    """Run what the run directory lacks and return what it then holds, read by `load`. What failed
+    is raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is
+    whole.
     """
     run, settings, price = campaign.run, campaign.settings, campaign.setup.work.price
     spend = Spend(campaign.setup.spend)
+    allow_handles(_handles(campaign))
     with contextlib.ExitStack() as stack:
         board = Board(spend=spend, lineage=origins(run.manifest))
-        chains = _chains(campaign, board, stack)
+        chains, damaged = _chains(campaign, board, stack)
 
         def tell(event: ev.Event) -> None:
             if watch is not None:
@@ -70,7 +77,6 @@ def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
         todo = [c.plan.remaining() for c in chains]
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
-        damaged = [d for c in chains for d in c.plan.loaded.damaged]
         warnings = (
             moved_from(run, gl_backend()),
             left_out_sentence(run, damaged),
@@ -113,7 +119,7 @@ def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
         raise _as_error(failures, run)
     if request.stop:
         raise KeyboardInterrupt
-    return load_run(run.path)
+    return load_run(run.path, load)
 
 
 def gl_backend() -> str:
@@ -126,13 +132,18 @@ def gl_backend() -> str:
         return ""
 
 
-def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> list[ChainRun]:
-    """The chains of the campaign, owned and swept; what they hold already goes onto the board."""
+def _chains(
+    campaign: Campaign, board: Board, stack: contextlib.ExitStack
+) -> tuple[list[ChainRun], list[Damaged]]:
+    """The chains of the campaign, owned and swept, and what is damaged in them; what they hold
+    already goes onto the board.
+    """
     settings, retry_invalid = campaign.settings, campaign.retry_invalid
     operator = campaign.setup.operator
     if operator is not None and any(waits(settings, s) for s in campaign.specs.values()):
         note_operator(campaign.run, operator.name, operator.stand_in)
-    chains = []
+    chains: list[ChainRun] = []
+    damaged: list[Damaged] = []
     apart = campaign.forks is not None and campaign.begins_with is None
     for (world, task), spec in campaign.specs.items():
         for method in settings.methods:
@@ -153,16 +164,18 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 retry_invalid=retry_invalid,
                 waits=waiting,
             )
-            patience = Patience(campaign.pauses, (e.record.end for e in plan.loaded.episodes))
+            loaded = plan.take_loaded()
+            damaged += loaded.damaged
+            patience = Patience(campaign.pauses, (e.record.end for e in loaded.episodes))
             chain_run = ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid)
             chain_run.forks = campaign.forks
             chains.append(chain_run)
             remaining = plan.remaining()
-            board.add_chain(plan.loaded, None, settings.until_successes)
+            board.add_chain(loaded, None, settings.until_successes)
             line = board.lines[chain.path.name]
             line.learns = method.memory == "chain"
             line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
-    return chains
+    return chains, damaged
 
 
 def _allocation(campaign: Campaign, chains: Sequence[ChainRun]) -> Allocation | None:
@@ -186,6 +199,16 @@ def _judged_later(campaign: Campaign) -> str:
     return LATER.format(campaign.run.path)
 
 
+def _handles(campaign: Campaign) -> int:
+    """Files that a campaign may have open at once: a lock a chain, and of each attempt a lock, a
+    log and a connection.
+    """
+    settings = campaign.settings
+    chains = len(campaign.specs) * len(settings.methods)
+    slots = settings.slots or settings.parallel * EPISODES_PER_CORE
+    return HANDLES + chains + 3 * min(slots, settings.round_size * chains)
+
+
 def _engine(campaign: Campaign, useful: int) -> Engine:
     """The engine that was asked for, with slots for as many as may be of use. One who computes here
     leaves its core to nobody, so few episodes share one.
@@ -200,7 +223,7 @@ def _engine(campaign: Campaign, useful: int) -> Engine:
     if settings.ray is not None:
         from capex.campaign.engines.ray import RayCluster
 
-        return RayCluster(setup, settings.ray, settings.slots)
+        return RayCluster(setup, settings.ray, settings.slots, settings.ray_resources)
     if settings.parallel > 1:
         from capex.campaign.engines.processes import Processes
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,18 +27,42 @@ class Stopped(BaseException):
 
 @dataclass
 class Core:
-    """A core, and the sign that all work on it is to stop."""
+    """A core, and the sign that all work on it is to stop. Who waits longest is next: with a
+    thousand episodes on a core, chance would forget some of them for long.
+    """
 
     stop: threading.Event = field(default_factory=threading.Event)
-    _free: threading.Lock = field(default_factory=threading.Lock)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    busy: bool = False  # somebody has it
+    _waiting: deque[threading.Lock] = field(default_factory=deque)  # released when it is theirs
 
     def take(self) -> None:
         """Wait for the core."""
-        self._free.acquire()
+        if self.take_now():
+            return
+        turn = threading.Lock()
+        turn.acquire()
+        with self._guard:
+            if self.busy:
+                self._waiting.append(turn)
+            else:
+                self.busy = True
+                return
+        turn.acquire()
+
+    def take_now(self) -> bool:
+        """Take the core if it is free."""
+        with self._guard:
+            free, self.busy = not self.busy, True
+        return free
 
     def give(self) -> None:
         """Leave the core to others."""
-        self._free.release()
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self.busy = False
 
 
 @dataclass
@@ -92,10 +117,11 @@ class Lease:
             raise Stopped
 
     def _take(self) -> None:
-        self.phase("queueing")
-        asked = time.monotonic()
-        self.core.take()
-        self.queued_s += time.monotonic() - asked
+        if not self.core.take_now():
+            self.phase("queueing")
+            asked = time.monotonic()
+            self.core.take()
+            self.queued_s += time.monotonic() - asked
         self.phase("simulating")
 
 

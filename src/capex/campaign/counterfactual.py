@@ -111,6 +111,11 @@ def _job(job: tuple[Path, bool]) -> Counterfactual:
 def execute_episode(episode: Path, exact: bool = True) -> Counterfactual:
     """Execute every plan of an episode whole, and compare its committed part."""
     record, steps = read_record(episode), read_steps(episode)
+    if record.driven_steps:
+        raise CapexError(
+            f"{episode}: a person drove {record.driven_steps} of its steps, after which what its"
+            " hands were told is not known; such an attempt is left out"
+        )
     planned = [turn for turn in record.turns if turn.waypoints]
     begins = [int(k) for k in steps["plan_starts"]]
     if len(begins) != len(planned):

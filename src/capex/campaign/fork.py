@@ -33,7 +33,7 @@ from capex.campaign.recall import recall
 from capex.errors import CapexError
 from capex.method.memory import Memory
 from capex.method.presets import PRESETS, MethodSettings
-from capex.method.record import EpisodeRecord
+from capex.method.record import TAKEOVERS, EpisodeRecord
 from capex.models import Model, Sampling
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode
 from capex.run.forks import FORM, TIMES_MAX, Fork, SavedState, find_state, fork_number, parse_state
@@ -177,6 +177,14 @@ class _Finder:
             raise CapexError(
                 f"{folder} has {len(record.turns)} decisions; there is no state before decision"
                 f" {state.decision}"
+            )
+        drove = [
+            row for row in record.extra.get(TAKEOVERS, ()) if row["decision"] <= state.decision
+        ]
+        if drove:
+            raise CapexError(
+                f"{folder}: a person drove before decision {drove[0]['decision']}; only states of"
+                " earlier decisions can be forked"
             )
         then, now = str(read_steps(folder)["header"]), self._header(record)
         if then != now:

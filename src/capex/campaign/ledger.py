@@ -7,14 +7,18 @@ One `Ledger` watches the attempts of one episode and enters them in the campaign
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
 from capex.errors import BudgetExceeded, CapexError, Scope, dollars
-from capex.models import NO_TOKENS, Request, RequestAttempt, Usage
+from capex.models import NO_TOKENS, Request, RequestAttempt, Usage, size
 from capex.models.prices import Price, cost, worst_case
+from capex.run.pace import Rate, Turn
+
+LOOK_S = 1.0  # how often a request that waits looks whether the campaign still runs
 
 
 def _exact(value: Decimal | int | float) -> Decimal:
@@ -134,6 +138,12 @@ class Spending(Protocol):
     ) -> None:
         """Replace a reservation with the actual cost."""
 
+    def turn(self, rate: Rate, tokens: int) -> Turn:
+        """Count a request against the provider's limits, or say how long to wait."""
+
+    def used(self, turn: Turn, more: int) -> None:
+        """Count more tokens for a request, or fewer."""
+
 
 @dataclass
 class Ledger:
@@ -150,9 +160,13 @@ class Ledger:
     spend: Spending | None = None
     # Chain and episode, written with each reservation.
     labels: Mapping[str, str | int] = field(default_factory=dict)
+    # The provider's limits, and what is looked at while a request waits for them.
+    rate: Rate | None = None
+    check: Callable[[], None] = lambda: None
     totals: Totals = field(default=Totals(), init=False)
     overruns: int = field(default=0, init=False)  # attempts that cost more than their worst case
     _held: Decimal = field(default=Decimal(0), init=False)
+    _turn: tuple[Turn, int] | None = field(default=None, init=False)
     _pending: tuple[str | None, Decimal | None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -175,13 +189,14 @@ class Ledger:
         return None if self.price is None else self.totals.known_usd + self._held
 
     def before(self, request: Request, number: int) -> None:
-        """Reserve the worst case, or raise BudgetExceeded."""
+        """Wait for the provider's limits and reserve the worst case, or raise BudgetExceeded."""
         worst = worst_case(request, self.price)
         if worst is not None:
             for budget in self.budgets:
                 if budget.scope == "episode":
                     budget.check(self.totals.known_usd + self._held, worst)
         ticket = None
+        self._turn = self._wait(size.tokens(request) + request.sampling.max_output_tokens)
         if self.spend is not None:
             ticket = self.spend.reserve(worst, limit=self._campaign_limit, labels=self.labels)
         self._held += worst or 0
@@ -194,6 +209,10 @@ class Ledger:
                 "an attempt ended that was not announced; call before() ahead of each send"
             )
         (ticket, worst), self._pending = self._pending, None
+        if self.spend is not None and self._turn is not None and attempt.usage is not None:
+            turn, counted = self._turn
+            u = attempt.usage
+            self.spend.used(turn, u.fresh + u.cached + u.cache_write + u.output - counted)
         spent = attempt_cost(attempt, self.price)
         self.totals = self.totals.add(attempt, self.price)
         if spent is not None and worst is not None:
@@ -202,6 +221,15 @@ class Ledger:
         if self.spend is not None and ticket is not None:
             usage = attempt.usage if attempt.billed != "no" else None
             self.spend.settle(ticket, spent, usage, reply=attempt.replied)
+
+    def _wait(self, tokens: int) -> tuple[Turn, int] | None:
+        """Wait until the provider's limits leave room for so many tokens, and count them."""
+        if self.rate is None or self.spend is None:
+            return None
+        while (turn := self.spend.turn(self.rate, tokens)).wait_s > 0:
+            self.check()
+            time.sleep(min(turn.wait_s, LOOK_S))
+        return turn, tokens
 
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Count an attempt that was paid for before the episode was cut off; its reservation and

@@ -20,7 +20,7 @@ from capex.method.executor import Tick
 from capex.method.hooks import Committed, Deciding, Ended, Event, Passed, Remembered, Replied
 from capex.method.observation import command_text
 from capex.models import pictures
-from capex.models.redact import scrub
+from capex.models.redact import scrub, secrets
 from capex.pose import Array
 from capex.run.live import EVENTS, LIVE_FOLDER
 from capex.worlds import Env, RobotState
@@ -49,36 +49,33 @@ class LiveLog:
         self._keep_pictures, self._clock = keep_pictures, clock
         self._round = self._steps = 0
         self._told_at = 0.0
+        self._secrets = secrets()
         with contextlib.suppress(OSError):
             self._folder.mkdir(exist_ok=True)
-        self._tell("began", **facts)
+        self.tell("began", **facts)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Tick):
             self._steps += 1
             if (now := self._clock()) - self._told_at >= MOVING_S:
                 self._told_at = now
-                self._tell("moving", step=self._steps, k=event.waypoint, **_hands(event.state))
+                self.tell("moving", step=self._steps, k=event.waypoint, **_hands(event.state))
         elif isinstance(event, Remembered):
             weights = None if event.weights is None else [float(w) for w in event.weights]
-            self._tell("remembered", **{**vars(event), "weights": weights})
+            self.tell("remembered", **{**vars(event), "weights": weights})
         elif isinstance(event, Deciding):
             self._deciding(event)
         elif isinstance(event, Replied):
             self._replied(event)
         elif isinstance(event, Committed):
-            self._tell("committed", count=event.count, waypoints=_waypoints(event))
+            self.tell("committed", count=event.count, waypoints=_waypoints(event))
         elif isinstance(event, Passed):
             outcome = event.outcome
             tips = {name: _numbers(tip.position_m) for name, tip in outcome.tips.items()}
             told = {name: getattr(outcome, name) for name in ("status", "report", "label", "steps")}
-            self._tell("passed", k=event.place, tips=tips, **told)
+            self.tell("passed", k=event.place, tips=tips, **told)
         elif isinstance(event, Ended):
-            self._tell("ended", end=event.end, success=event.success)
-
-    def paused(self) -> None:
-        """The attempt stands still, because somebody asked for it."""
-        self._tell("paused")
+            self.tell("ended", end=event.end, success=event.success)
 
     def _deciding(self, event: Deciding) -> None:
         images = event.observation.images
@@ -88,7 +85,7 @@ class LiveLog:
                 for png in images.values():
                     pictures.keep(self._folder, png)
         self._round = 0
-        self._tell(
+        self.tell(
             "deciding",
             decision=event.number,
             step=event.observation.horizon - event.observation.steps_left,
@@ -103,7 +100,7 @@ class LiveLog:
         reply = event.reply
         self._round += 1
         calls = [{"name": c.name, "arguments": str(c.arguments)[:TEXT_MAX]} for c in reply.calls]
-        self._tell(
+        self.tell(
             "replied",
             round=self._round,
             text=reply.text[:TEXT_MAX],
@@ -126,10 +123,11 @@ class LiveLog:
             projection = None
         return {"size": size, "projection": projection}
 
-    def _tell(self, name: str, **values: Any) -> None:
+    def tell(self, name: str, **values: Any) -> None:
+        """Write an event, of this attempt or of what people asked of it."""
         line = {"event": name, "unix_time": round(self._clock(), 3), **values}
         with contextlib.suppress(OSError), open(self._folder / EVENTS, "ab") as out:
-            out.write(json.dumps(scrub(line)).encode() + b"\n")
+            out.write(json.dumps(scrub(line, self._secrets)).encode() + b"\n")
 
 
 def _hands(state: RobotState) -> dict[str, Any]:

@@ -1,14 +1,21 @@
-"""What a user writes to name tasks, arms and starts, read with a sentence for every slip."""
+"""What a user writes to name tasks, arms, starts, dollars and files, read with a sentence for every
+slip.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from capex import worlds
 from capex.errors import CapexError
+from capex.method.prompts import read_hints
 
 STARTS_EXAMPLE = "write 0:20 for the starts 0 to 19, 7 for one, 1,4,9 for some"
+RESOURCES_EXAMPLE = "write CPU=0.25 or CPU=0.5,GPU=0.1, names as the cluster has them"
 _FRESH = "fresh:"
 
 
@@ -89,3 +96,60 @@ def parse_names(text: str | Iterable[str]) -> list[tuple[str, str]]:
                 raise worlds.unknown_task(world, name)
         pairs += [(world, name) for name in names]
     return list(dict.fromkeys(pairs))
+
+
+def listed_names(value: Any) -> Any:
+    """Names with commas, from a text or a list of texts."""
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    return ",".join(str(v) for v in value) if listed else value
+
+
+def read_dollars(value: Any) -> Any:
+    """Dollars, exact, from a number or its text."""
+    try:
+        return value if isinstance(value, bool | Decimal) else Decimal(str(float(value)))
+    except (TypeError, ValueError):
+        return value
+
+
+def readable(what: str) -> Callable[[Any], Any]:
+    """Reads the path of a text file of some kind, which must be there."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str | os.PathLike):
+            return value
+        path = Path(value)
+        try:
+            path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CapexError(f"the {what} file {path} cannot be read: {reason}") from None
+        return path
+
+    return read
+
+
+def parse_resources(text: str) -> dict[str, float]:
+    """What an attempt takes of a cluster, from "CPU=0.25,GPU=0.1"."""
+    pairs = [piece.partition("=") for piece in text.split(",")]
+    try:
+        taken = {name.strip(): float(amount) for name, _, amount in pairs}
+    except ValueError:
+        taken = {}
+    if not taken or not all(name and 0 < v < float("inf") for name, v in taken.items()):
+        raise CapexError(f"'{text}' names no resources; {RESOURCES_EXAMPLE}")
+    return taken
+
+
+def checked_resources(value: Any) -> Any:
+    """The same as it was written, once it can be read."""
+    if isinstance(value, str):
+        parse_resources(value)
+    return value
+
+
+def checked_hints(value: Any) -> Any:
+    """The path of a file of hints, which must be there and short enough."""
+    if isinstance(value, str | os.PathLike):
+        read_hints(value := Path(value))
+    return value

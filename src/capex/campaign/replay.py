@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from capex import worlds
+from capex.campaign.asking import Steered
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
@@ -28,6 +29,7 @@ from capex.errors import CapexError, DamagedFile
 from capex.method.hooks import Limits
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
+from capex.method.record import TAKEOVERS
 from capex.models import (
     AttemptObserver,
     Model,
@@ -260,8 +262,8 @@ def _difference(
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
         seen = episode.verdicts_seen
-        words = record.extra.get(IN_RECORD, ())
-        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen, words=words)
+        steered = Steered(record.extra.get(IN_RECORD, ()), record.extra.get(TAKEOVERS, ()))
+        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen, steered=steered)
         outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from capex.campaign.names import parse_names, read_starts
+from capex.campaign.names import (
+    checked_hints,
+    checked_resources,
+    listed_names,
+    parse_names,
+    read_dollars,
+    read_starts,
+    readable,
+)
 from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
@@ -23,6 +31,7 @@ from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, Plan
 from capex.method.prompts import read_hints
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
+from capex.run.pace import Rate
 from capex.setting import Setting, as_flag, declared
 
 Order = Literal["interleave", "turn", "allocate"]
@@ -33,40 +42,6 @@ FORMER_IMAGE_SIZE = 512  # the default before it was each camera's own size
 ALIASES = {"method": "arm", "methods": "arms"}
 
 
-def _names(value: Any) -> Any:
-    """Names with commas, from a text or a list of texts."""
-    listed = isinstance(value, Sequence) and not isinstance(value, str)
-    return ",".join(str(v) for v in value) if listed else value
-
-
-def _dollars(value: Any) -> Any:
-    try:
-        return value if isinstance(value, bool | Decimal) else Decimal(str(float(value)))
-    except (TypeError, ValueError):
-        return value
-
-
-def _readable(what: str) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if not isinstance(value, str | os.PathLike):
-            return value
-        path = Path(value)
-        try:
-            path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise CapexError(f"the {what} file {path} cannot be read: {reason}") from None
-        return path
-
-    return read
-
-
-def _hints(value: Any) -> Any:
-    if isinstance(value, str | os.PathLike):
-        read_hints(value := Path(value))
-    return value
-
-
 @dataclass(frozen=True)
 class Settings:
     """A campaign: every setting that is not a method's, and what was resolved from them."""
@@ -75,11 +50,11 @@ class Settings:
     methods: tuple[MethodSettings, ...]
     typed: frozenset[str] = frozenset()  # the settings that the user gave, wherever
     chat: ChatSettings | None = None  # of a chat: model
-    arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=_names)] = "capex"
+    arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=listed_names)] = "capex"
     """Arms by name, several with commas; they share the starts, in the same order: capex (default),
     base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment), and past
     the paper capex-insist, capex-failures and capex-transfer."""
-    prior: Annotated[str | None, Setting(metavar="RUN[,RUN..]", read=_names)] = None
+    prior: Annotated[str | None, Setting(metavar="RUN[,RUN..]", read=listed_names)] = None
     """Earlier runs whose labels of other tasks capex-transfer begins with (default: none)."""
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
     """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
@@ -95,7 +70,7 @@ class Settings:
     """With --until-successes: give up on a chain after this many starts (default: never)."""
     seed: Annotated[int, Setting(0, 2**31 - 1)] = 0
     """Another seed gives other starts under the same indices (default {default})."""
-    campaign_usd: Annotated[Decimal | None, Setting(0, metavar="USD", read=_dollars)] = None
+    campaign_usd: Annotated[Decimal | None, Setting(0, metavar="USD", read=read_dollars)] = None
     """Dollars the whole run may cost, earlier commands included; raise it to continue a run that
     has reached it (default: no limit, above $25 you are asked first)."""
     steps: Annotated[int | None, Setting(1)] = None
@@ -105,6 +80,12 @@ class Settings:
     """Wall time after which an episode ends (default: no limit)."""
     campaign_hours: Annotated[float | None, Setting(0, metavar="HOURS")] = None
     """Wall time after which this command begins no more episodes (default: no limit)."""
+    requests_per_minute: Annotated[int | None, Setting(1)] = None
+    """Requests that may be sent in any minute, by all processes and nodes together (default: no
+    limit)."""
+    tokens_per_minute: Annotated[int | None, Setting(1)] = None
+    """The same for tokens; a request counts with its largest answer until its own is known
+    (default: no limit)."""
     effort: Annotated[Effort | None, Setting()] = None
     """Reasoning effort asked for (default medium)."""
     temperature: Annotated[float | Open | None, Setting(0, 2)] = None
@@ -121,12 +102,12 @@ class Settings:
     32768, as in the paper)."""
     max_output_tokens: Annotated[int | None, Setting(1, 1_000_000)] = None
     """Output tokens a request may have (default 8000)."""
-    prompt: Annotated[Path | None, Setting(metavar="FILE", read=_readable("prompt"))] = None
+    prompt: Annotated[Path | None, Setting(metavar="FILE", read=readable("prompt"))] = None
     """A system prompt to fill instead of ours, for one arm (default: ours)."""
-    hints: Annotated[Path | None, Setting(metavar="FILE", read=_hints)] = None
+    hints: Annotated[Path | None, Setting(metavar="FILE", read=checked_hints)] = None
     """Passages about the robot and the task that are added to every arm's system prompt, at most
     4000 characters (default: none but the world's own)."""
-    prices: Annotated[Path | None, Setting(metavar="FILE", read=_readable("price"))] = None
+    prices: Annotated[Path | None, Setting(metavar="FILE", read=readable("price"))] = None
     """A price file like the package's prices.toml, in dollars per million tokens; its rows win
     (default: the package's)."""
     round_size: Annotated[int, Setting(1, 1000)] = 1
@@ -141,6 +122,11 @@ class Settings:
     ray: Annotated[str | None, Setting(metavar="ADDRESS")] = None
     """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here; extra `ray`
     (default: none)."""
+    ray_resources: Annotated[str | None, Setting(metavar="NAME=N[,..]", read=checked_resources)] = (
+        None
+    )
+    """What an attempt takes of a node of the cluster, named as the cluster does: CPU=0.5,GPU=0.1
+    (default CPU=0.25: most of its time it waits for its model)."""
     slots: Annotated[int | None, Setting(1, 10_000)] = None
     """Episodes under way at once (default 16 a process): while some wait for the model, others
     simulate."""
@@ -168,6 +154,12 @@ class Settings:
         """What ends an episode besides its method and its task."""
         minutes = self.episode_minutes
         return Limits(self.steps, None if minutes is None else 60.0 * minutes)
+
+    @property
+    def rate(self) -> Rate | None:
+        """What the provider lets pass in a minute; None without a limit."""
+        rate = Rate(self.requests_per_minute, self.tokens_per_minute)
+        return None if rate == Rate() else rate
 
     @property
     def hints_text(self) -> str:
@@ -282,6 +274,8 @@ def resolve(
         )
     if "out" not in said and not dry:
         raise CapexError("no run directory was named; write --out runs/NAME")
+    if "ray_resources" in said and "ray" not in said:
+        raise CapexError("--ray-resources is what attempts take of a cluster; give --ray too")
     if "ray" in said and said.get("parallel", 1) > 1:
         raise CapexError(
             f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of"

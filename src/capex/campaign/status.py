@@ -4,7 +4,6 @@ has ended.
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.board import Board, ChainLine
+from capex.campaign.board import Board
 from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.campaign.judging import unjudged_sentence
@@ -25,6 +24,7 @@ from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run
 
 FRESH_S = 10 * HEARTBEAT_S
+UNFINISHED = "not running; the same command continues it"
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class CampaignStatus:
     state: str
     account: Account | None
     disk_bytes: int
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it was stopped before its end."""
+        return self.state == UNFINISHED
 
     @property
     def note(self) -> str:
@@ -98,8 +103,8 @@ class CampaignStatus:
             "run": str(self.run.path),
             "state": self.state,
             "running": self.running,
-            "chains": {line.chain: _line_json(line) for line in self.board.lines.values()},
-            "total": _line_json(total),
+            "chains": {name: line.as_json() for name, line in self.board.lines.items()},
+            "total": total.as_json(),
             "hours_left": self.board.hours_left,
             "spent_usd": (
                 None
@@ -163,32 +168,10 @@ def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
         return f"running on {live['host']} (process {live['process']})"
     if not planned:  # a student: nobody wrote down how many starts there are to be
         return "not running"
-    left = [line.left for line in board.lines.values()]
     unjudged = ", but for verdicts" if board.total.unjudged else ""
-    return (
-        f"finished{unjudged}"
-        if all(n is not None and n <= 0 for n in left)
-        else "not running; the same command continues it"
-    )
+    return UNFINISHED if _left(board) else f"finished{unjudged}"
 
 
-def _line_json(line: ChainLine) -> dict[str, Any]:
-    low, high = line.interval
-    each = line.usd_per_success
-    return {
-        "episodes": line.episodes,
-        "wanted": line.wanted,
-        "until_successes": line.until,
-        "successes": line.successes,
-        "interval": [low, high],
-        "unjudged": line.unjudged,
-        "invalid": line.invalid,
-        "requests": line.all_taken.requests,
-        "seconds": line.all_taken.seconds,
-        "usd": None if line.usd is None else line.usd[0],
-        "usd_at_most": None if line.usd is None else line.usd[1],
-        "usd_per_success": None if each is None or math.isinf(each[0]) else each[0],
-        "usd_per_success_at_most": None if each is None or math.isinf(each[1]) else each[1],
-        "state": line.state,
-        "now": [vars(moved) for moved in line.now.values()],
-    }
+def _left(board: Board) -> bool:
+    """Whether anything is still to run."""
+    return any(line.left is None or line.left > 0 for line in board.lines.values())

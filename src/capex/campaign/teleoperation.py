@@ -2,12 +2,13 @@
 nothing moves. Its chains are named WORLD--TASK--human.
 
 In a simulated world time stands still between messages. A rig holds its arms meanwhile, as it does
-while a model thinks: a key that is released, or a page that is gone, stops it within a tick.
+while a model thinks; on the real clock they are stopped where they are once a key is released, or
+its page is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -24,8 +25,9 @@ from capex.method.record import record_episode
 from capex.method.recorder import Recorder
 from capex.models import Model
 from capex.worlds import ArmCommand, ArmSpec, Command, Env, RobotState, Spec, Start
-from capex.worlds.robots import settle
+from capex.worlds.robots import brake, settle
 
+RELEASED_S = 0.1  # two ticks without a message: the key was released, or its page is gone
 WAIT_S = 0.2  # how often a driver who waits for a message looks whether the attempt is to end
 STILL = (0.0, 0.0, 0.0)
 Triple = tuple[float, float, float]
@@ -41,13 +43,25 @@ class Move:
     base: Triple = STILL  # forward, left, yaw
     gripper: Literal[-1, 0, 1] = 0  # opens, stays as it was told, closes
 
+    def as_json(self) -> dict[str, Any]:
+        """What is not left as it is."""
+        told = {name: value for name, value in vars(self).items() if name != "arm"}
+        return {"arm": self.arm} | {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in told.items()
+            if value not in (STILL, 0)
+        }
+
+
+Asked = Move | Literal["still", "done", "leave"]
+
 
 class Controls(Protocol):
     """What a person drives by, and sees."""
 
-    def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
-        """What is asked next; None where nothing was within that time. "done": the attempt is over;
-        "leave": it is not to be kept.
+    def take(self, wait_s: float) -> Asked | None:
+        """What is asked next; None where nothing was within that time. "still": the keys were let
+        go; "done": the attempt is over; "leave": it is not to be kept.
         """
 
     def show(self, env: Env, tick: int) -> None:
@@ -75,21 +89,16 @@ class Teleoperator:
         recorder = Recorder(env)
         recorder.begin_plan()
         grips = dict.fromkeys((arm.name for arm in env.spec.arms), 0.0)
-        tick = 0
-        self.controls.show(env, tick)
-        while not (end := self._ended(env, tick, hooks)):
-            move = self.controls.take(WAIT_S)
-            if move == "leave":
-                raise OperatorLeft
-            if move == "done":
-                end = "done"
-                break
-            if move is not None:
-                state = self._tick(env, move, grips, recorder, hooks)
-                tick += 1
-                self.controls.show(env, tick)
-                if state.stopped:  # the guard stopped the arms; they go on once they keep still
-                    settle(env)
+
+        def carry_out(command: Command) -> Tick:
+            tick = Tick(env.step(command), env.robot_state(), env.success(), 0)
+            recorder(tick)
+            hooks.tell(tick)
+            return tick
+
+        end, moves = drive(self.controls, env, grips, env.spec.horizon, carry_out, hooks.end_now)
+        if end == "leave":
+            raise OperatorLeft
         success = env.success()
         record = record_episode(
             env,
@@ -99,31 +108,48 @@ class Teleoperator:
             model=self.name,
             success=success,
             end=end,
-            steps=tick,
+            steps=len(moves),
             turns=(),
             extra={"driven": {"by": self.by, "device": self.device}},
         )
         hooks.tell(Ended(record.end, success))
         return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)
 
-    @staticmethod
-    def _tick(
-        env: Env, move: Move, grips: dict[str, float], recorder: Recorder, hooks: Hooks
-    ) -> RobotState:
-        command = command_of(env.spec, env.robot_state(), move, grips)
-        action = env.step(command)
-        tick = Tick(action, env.robot_state(), env.success(), 0)
-        recorder(tick)
-        hooks.tell(tick)
-        return tick.state
 
-    @staticmethod
-    def _ended(env: Env, tick: int, hooks: Hooks) -> str:
+def drive(
+    controls: Controls,
+    env: Env,
+    grips: dict[str, float],
+    steps_left: int,
+    carry_out: Callable[[Command], Tick],
+    end_now: Callable[[], bool] = lambda: False,
+) -> tuple[str, list[Move]]:
+    """A person drives until success, until no steps are left, or until they say that it is enough:
+    why it ended, and what they asked of each tick.
+    """
+    moves: list[Move] = []
+    controls.show(env, 0)
+    moving = False  # towards a goal ahead of the arms
+    while True:
         if env.success():
-            return "success"
-        if hooks.end_now():
-            return "operator"
-        return "horizon" if tick >= env.spec.horizon else ""
+            return "success", moves
+        if end_now():
+            return "operator", moves
+        if len(moves) >= steps_left:
+            return "horizon", moves
+        move = controls.take(RELEASED_S if moving else WAIT_S)
+        if moving and not isinstance(move, Move):
+            brake(env)
+            moving = False
+        if move == "leave" or move == "done":
+            return move, moves
+        if isinstance(move, Move):
+            tick = carry_out(command_of(env.spec, env.robot_state(), move, grips))
+            moves.append(move)
+            moving = env.spec.real_time
+            controls.show(env, len(moves))
+            if tick.state.stopped:  # the guard stopped the arms; they go on once they keep still
+                settle(env)
 
 
 def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:

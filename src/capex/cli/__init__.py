@@ -25,6 +25,7 @@ from capex.cli.fork import ForkCommand
 from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
 from capex.cli.judge import Judge
+from capex.cli.learn import Learn
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
@@ -62,6 +63,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "certify": (Certify, "Execute every success again, bit for bit"),
         "export": (Export, "Certified demonstrations as a dataset"),
         "dataset": (DatasetCommand, "Check a dataset, or compare two"),
+        "learn": (Learn, "From a run to judged students, in one go"),
         "train": (Train, "A student on datasets: ACT or Diffusion Policy"),
         "evaluate": (Evaluate, "Roll a policy out on unseen starts"),
         "study": (Study, "Train and evaluate a whole grid of students"),
@@ -109,6 +111,7 @@ CONTINUE = (
     CounterfactualCommand,
     Certify,
     Repair,
+    Learn,
     Train,
     Evaluate,
     Study,

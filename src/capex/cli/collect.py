@@ -81,9 +81,10 @@ class Collect:
         ),
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
+            *("requests_per_minute", "tokens_per_minute"),
         ),
         "Rig": ("operator", "by", "judge", "arrangements", "order"),
-        "Engine": ("parallel", "ray", "slots"),
+        "Engine": ("parallel", "ray", "ray_resources", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
     EXAMPLES: ClassVar[Examples] = {
@@ -142,6 +143,7 @@ class Collect:
         from capex.campaign import api, prepare
         from capex.cli.operator import at_terminal
         from capex.cli.progress import watching
+        from capex.run.heads import load_head
 
         given = self.given()
         if self.dry_run:
@@ -170,6 +172,7 @@ class Collect:
                 watch=watch,
                 person=person,
                 open_dataset=lerobot_scenes,
+                load=load_head,
                 **given,
             )
         if not self.json_events and any(e.success is None for e in run.episodes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -28,6 +29,7 @@ from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.selection import summary
+from capex.errors import CapexError
 
 NO_SIZE = (0, 0)  # none was given; an optional pair would take a run that follows it, too
 COLUMNS = (
@@ -142,9 +144,10 @@ class Export:
     """Run directories, or single chains of them (RUN/chains/CHAIN); several become one dataset."""
     out: Annotated[Path, arg(metavar="DIR")]
     """Folder of the dataset; it must not exist yet."""
-    format: Literal["lerobot", "lerobot-v2.1", "lerobot-v3.1", "hdf5"] = "lerobot"
+    format: Literal["lerobot", "lerobot-v2.1", "lerobot-v3.1", "hdf5", "pack"] = "lerobot"
     """LeRobot v3.0; v2.1 with GR00T's modality.json; v3.1, with language columns and depth, for
-    LeRobot 0.6 and later; or one HDF5 file in robomimic's and RoboCasa's layout."""
+    LeRobot 0.6 and later; one HDF5 file in robomimic's and RoboCasa's layout; or a pack, plain
+    frames for `capex train` alone, without pyarrow."""
     paired: bool = False
     """Two runs become two datasets over the starts that both solved."""
     failures: bool = False
@@ -177,6 +180,8 @@ class Export:
                     bars[name] = progress.add_task(f"{name}, frames", total=total)
                 progress.update(bars[name], completed=done)
 
+            if self.format == "pack":
+                return self._pack(size, tell)
             exported = export_run(
                 self.runs,
                 self.out,
@@ -207,4 +212,28 @@ class Export:
                 soft_wrap=True,
             )
         print_next("capex", "dataset", "check", exported.datasets[0].path)
+        return 0
+
+    def _pack(self, size: tuple[int, int] | None, tell: Callable[[str, int, int], None]) -> int:
+        """Plain frames; what only datasets for others have is refused."""
+        given = {"--paired": self.paired, "--failures": self.failures, "--video": self.video}
+        given |= {"--depth": self.depth, "--license": bool(self.license)}
+        if asked := [flag for flag, is_given in given.items() if is_given]:
+            raise CapexError(f"{asked[0]} is not for --format pack; it holds frames for training")
+        from capex.students.packing import export_pack
+
+        chosen = export_pack(
+            self.runs,
+            self.out,
+            self.filters,
+            Pipeline(size, self.cameras),
+            parallel=self.parallel,
+            tell=lambda done, total: tell(self.out.name, done, total),
+        )
+        for _, reason, count in summary(chosen.left_out):
+            console.print(f"left out: {count} x {escape(reason)}", highlight=False)
+        written = f"[bold]{self.out}[/]: {len(chosen.attempts)} episodes"
+        console.print(written, highlight=False, soft_wrap=True)
+        policy = self.out.with_name(f"{self.out.name}-act")
+        print_next("capex", "train", self.out, "--out", policy)
         return 0

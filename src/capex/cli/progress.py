@@ -103,7 +103,8 @@ class _Display:
             return
         if time.monotonic() - self._drawn > REFRESH_S or isinstance(event, ev.CampaignEnded):
             self._drawn = time.monotonic()
-            self._live.update(table(board, ""))
+            rest = self._console.height - FRAME_LINES
+            self._live.update(table(board, "", most=max(FEWEST_CHAINS, rest)))
 
 
 class _Worth:
@@ -137,6 +138,8 @@ class _Plain:
             )
 
 
+FRAME_LINES = 8  # of a table: its head, the totals, the caption and a line to spare
+FEWEST_CHAINS = 4  # however low the terminal is
 COLUMNS = (
     "chain",
     "starts",
@@ -152,10 +155,17 @@ COLUMNS = (
 FEWER = ("chain", "starts", "success", "now", "$")  # on a narrow terminal
 
 
-def table(board: Board, title: str, note: str = "") -> FittedTable:
-    """One line per chain, and the totals; columns that have nothing to say are left out."""
+def table(board: Board, title: str, note: str = "", most: int | None = None) -> FittedTable:
+    """One line per chain, and the totals; columns that have nothing to say are left out. `most`:
+    of more chains than that, those at work come first and the rest are counted.
+    """
     one_world = len({name.partition("--")[0] for name in board.lines}) == 1
-    rows = [_cells(line, one_world) for line in board.lines.values()]
+    lines = list(board.lines.values())
+    if most is not None and len(lines) > most:
+        lines = sorted(lines, key=lambda line: not line.now)[:most]
+        more = f"{len(board.lines) - most} more chains are not shown (capex status shows all)"
+        note = "; ".join(w for w in (note, more) if w)
+    rows = [_cells(line, one_world) for line in lines]
     if len(rows) > 1:
         busy = [m for line in board.lines.values() for m in line.now.values()]
         waiting = sum(m.phase == "waiting" for m in busy)

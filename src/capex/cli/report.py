@@ -32,13 +32,17 @@ class Report:
     strips: Annotated[int, arg(metavar="N")] = 48
     """Episodes with a film strip, spread over sources, tasks and outcomes; each takes 0.1 MB."""
 
+    unaided: bool = False
+    """Leave attempts out in which the operator spoke to the model. Those that a person took over
+    are always left out."""
+
     def run(self) -> int:
         """Write the report, print what it says first, and where it is."""
         from capex import report
         from capex.run.files import read_json
 
         with console.status("reading, counting, drawing"):
-            page = report.write(self.runs, self.out, strips=self.strips)
+            page = report.write(self.runs, self.out, strips=self.strips, unaided=self.unaided)
         said = read_json(self.out / report.INDEX)
         for line in (*said["notices"], *said["summary"], str(page)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)

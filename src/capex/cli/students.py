@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -147,7 +146,8 @@ class Evaluate:
 
     GROUPS: ClassVar[Groups] = {
         "What to run": (
-            *("checkpoint", "name", "starts", "horizon", "seed", "untrained", "allow_seen"),
+            *("checkpoint", "name", "starts", "horizon", "seed", "instructions"),
+            *("untrained", "allow_seen"),
         ),
         "Rig": ("operator", "by", "judge", "arrangements"),
         "Engine": ("parallel", "device"),
@@ -179,6 +179,9 @@ class Evaluate:
     """Where the policy runs: auto (default), cpu, cuda, cuda:1, mps."""
     seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of what is random in the policy."""
+    instructions: Annotated[Path | None, arg(metavar="PATH")] = None
+    """The encoder or the file of embeddings that Diffusion was trained with, for instructions that
+    its checkpoint has no embedding of (default: none)."""
     untrained: bool = False
     """Fresh weights instead of the trained ones, for comparison."""
     allow_seen: bool = False
@@ -209,7 +212,6 @@ class Evaluate:
         starts = OPTIONS["starts"].checked("--starts", self.starts)
         require_torch()
         from capex.students.evaluate import Rollouts, judged_by_person
-        from capex.students.tables import chain_summary
 
         names = {f.name for f in fields(Rollouts)}
         job = Rollouts(**{k: v for k, v in vars(self).items() if k in names} | {"starts": starts})
@@ -218,21 +220,16 @@ class Evaluate:
             roll_out_here([job], by=self.by, **beside)
         else:
             self._simulate(job)
-        table = Table(title=str(self.out))
-        for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
-            table.add_column(
-                column, justify="left" if column == "chain" else "right", overflow="fold"
-            )
-        for row in chain_summary(self.out):
-            table.add_row(*row)
-        console.print(FittedTable(table))
+        print_rollouts(self.out)
         name = self.out.resolve().name
         print_next("capex", "report", self.out, "--out", Path("reports", name))
         return 0
 
     def _simulate(self, job: Rollouts) -> None:
         """All rollouts side by side, with a progress bar."""
+        from capex.run.files import read_json
         from capex.students.evaluate import evaluate
+        from capex.students.tables import time_shares
 
         starts = job.starts
         with Progress(*COLUMNS, console=console) as progress:
@@ -244,10 +241,27 @@ class Evaluate:
                     bar, description=f"{solved}/{done} solved, {left} running, step {steps}"
                 )
 
+            timings = []
             for rollout in evaluate(job, show):
                 done, solved = done + 1, solved + (rollout.success is True)
+                timings.append(read_json(rollout.path / "timing.json"))
                 progress.update(bar, advance=1)
             progress.update(bar, completed=len(starts))
+        if shares := time_shares(timings):
+            said = ", ".join(f"{part} {share:.0%}" for part, share in shares.items())
+            console.print(f"where the rollouts' time went: {said}", highlight=False)
+
+
+def print_rollouts(run: Path) -> None:
+    """The success of everything that a run of rollouts holds."""
+    from capex.students.tables import chain_summary
+
+    table = Table(title=str(run))
+    for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
+        table.add_column(column, justify="left" if column == "chain" else "right", overflow="fold")
+    for row in chain_summary(run):
+        table.add_row(*row)
+    console.print(FittedTable(table))
 
 
 def roll_out_here(jobs: Sequence[Rollouts], *, by: str | None, **options: Any) -> LoadedRun:
@@ -286,15 +300,13 @@ class Study:
     def run(self) -> int:
         """Run what is missing, then write tables and figure."""
         require_torch()
-        from capex.students.study import run_study
+        from capex.cli.learn import run_here
         from capex.students.study_plan import load_study
         from capex.students.tables import study_tables
 
         study = load_study(self.file)
         out = self.out or self.file.with_suffix("")
-        attend = functools.partial(roll_out_here, by=self.by)
-        for line in run_study(study, out, ray=self.ray, attend=attend):
-            console.print(escape(line), highlight=False)
+        run_here(study, out, by=self.by, ray=self.ray)
         for path in study_tables(out):
             console.print(f"[bold]{path}[/]", highlight=False)
         return 0
@@ -317,6 +329,9 @@ class PolicyCommand:
     """Port on 127.0.0.1; 0 chooses a free one."""
     device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     """Where the policy runs: auto (default), cpu, cuda, cuda:1, mps."""
+    instructions: Annotated[Path | None, arg(metavar="PATH")] = None
+    """The encoder or the file of embeddings that it was trained with, for instructions that its
+    checkpoint has no embedding of (default: none)."""
 
     def run(self) -> int:
         """Answer until interrupted."""
@@ -325,7 +340,7 @@ class PolicyCommand:
         from capex.students.serve import serve
 
         with console.status("loading"):
-            policy = load_policy(self.checkpoint, self.device)
+            policy = load_policy(self.checkpoint, self.device, self.instructions)
         with serve(policy, self.port) as server:
             console.print(
                 f"{policy.spec.policy} at http://127.0.0.1:{server.port}  (POST /reset, POST /act,"

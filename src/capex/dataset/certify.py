@@ -14,7 +14,7 @@ has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -70,9 +70,11 @@ def certify_run(
     parallel: int = 1,
     *,
     again: bool = False,
+    only: Sequence[str] = (),
     tell: Callable[[int, int, Certified], None] | None = None,
 ) -> list[Certified]:
-    """Certify every success of a run that has no valid certificate yet (`again`: all of them).
+    """Certify every success of a run that has no valid certificate yet (`again`: all of them;
+    `only`: those of the chains of these names).
 
     Each certificate is written as soon as it is known, so that an interrupted run continues.
     `tell(done, all, latest)` reports progress. Damaged episodes come last, whether they were
@@ -80,7 +82,8 @@ def certify_run(
     """
     recorded = find_run(run)
     recorded_on = recorded.manifest.get("fingerprint", {})
-    chains = [load_chain(chain) for chain in recorded.chains()]
+    wanted = [chain for chain in recorded.chains() if not only or chain.path.name in only]
+    chains = [load_chain(chain) for chain in wanted]
     verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
     successes = list(verdicts)
     done: dict[Path, Certified] = {}
@@ -120,6 +123,11 @@ def judged(verdict: Verdict) -> str:
     return f"judged by {verdict.by}, not certified: a person judges this world"
 
 
+def driven(steps: int) -> str:
+    """Why a success that a person helped to is no demonstration of its model's."""
+    return f"a person took over and drove {steps} of its steps: not the model's own"
+
+
 def read_certificate(episode: Path) -> Certificate | None:
     """The certificate of an episode; None without one, or if the certified files have changed."""
     path = episode / CERTIFICATE
@@ -146,6 +154,8 @@ def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
     try:
         if impossible := _impossible(env.spec):
             return _refused(impossible, episode)
+        if record.driven_steps:
+            return _refused(driven(record.driven_steps), episode)
         env.reset(Start(record.task, record.start, record.seed))
         if env.spec.can_save and (header := env.save_state().header) != str(steps["header"]):
             then = f"it was recorded as {steps['header']}"

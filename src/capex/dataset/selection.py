@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from capex.dataset.certify import judged, read_certificate
+from capex.dataset.certify import driven, judged, read_certificate
 from capex.dataset.duplicates import Motions
 from capex.dataset.frames import check_episode
 from capex.errors import CapexError, DamagedFile, UnknownName
@@ -164,6 +164,8 @@ def select_failures(
             still = attempt.summary.steps == 0
             forked = attempt.summary.fork is not None and not filters.forks
             reason = FORKED if forked else "the robot never moved" if still else ""
+            if attempt.summary.driven_steps:
+                reason = driven(attempt.summary.driven_steps)
             reason = reason or _unreadable(attempt)
             reason = reason or _repeated(attempt, motions)
             if reason:
@@ -284,6 +286,8 @@ def _refusal(attempt: Candidate, filters: Filters) -> str:
     e, f = attempt.summary, filters
     if e.fork is not None and not f.forks:
         return FORKED
+    if e.driven_steps:
+        return driven(e.driven_steps)
     if not attempt.certified and not attempt.judge and not f.uncertified:
         return attempt.uncertified
     if f.min_steps is not None and e.steps < f.min_steps:

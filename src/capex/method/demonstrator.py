@@ -29,6 +29,7 @@ from capex.method.transfer import prior_at
 from capex.models import Model, with_defaults
 from capex.worlds import Env, Start
 
+DRIVEN = "I drove the robot myself for {} control steps. Go on from here."
 SILENT = "{} decisions in a row without a valid tool call"
 
 
@@ -91,7 +92,14 @@ def run_episode(
     images: Mapping[str, bytes] = {}  # at the first decision
     end = ""
     while not end:
+        driven = 0
+        while (person := hooks.take_over(len(state.turns) + 1)) is not None:
+            driven += state.hand_over(person)
+        if driven and (end := _ended(env, method, state, hooks, hooks.clock() - began)):
+            break
         words = hooks.heed(len(state.turns) + 1)
+        if driven:
+            words = f"{DRIVEN.format(driven)} {words}".strip()
         observation = state.observe(hooks.ledger, words)
         images = images or observation.images
         hooks.tell(Deciding(len(state.turns) + 1, observation))

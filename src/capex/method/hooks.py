@@ -15,7 +15,7 @@ from capex.method.observation import Observation
 from capex.method.prefix import Prefix
 from capex.models import AttemptObserver, CostObserver, Model, Observers, Reply, Sampling
 from capex.plan import Plan
-from capex.worlds import Env, Start
+from capex.worlds import Command, Env, Start
 
 DEFAULT_SAMPLING = Sampling()
 
@@ -79,6 +79,9 @@ class Ended:
     success: bool | None
 
 
+# A person who drives for a while: given the world, what each gripper was told (kept up to date),
+# the control steps left, and what carries a command out; returns how many steps they took.
+Person = Callable[[Env, dict[str, float], int, Callable[[Command], Tick]], int]
 Event = Remembered | Deciding | Replied | Committed | Tick | Passed | Executed | Ended
 
 
@@ -116,7 +119,9 @@ class Hooks:
     clock: Callable[[], float] = time.monotonic
     wrap_model: Callable[[Model], Model] = lambda model: model
     prepare: Callable[[Env, Start], None] = lambda env, start: None
-    # Called before each decision, which it may keep waiting; what the operator says to the model.
+    # Called before each decision, which it may keep waiting, until nobody drives the robot first.
+    take_over: Callable[[int], Person | None] = lambda decision: None
+    # Called then: what the operator says to the model.
     heed: Callable[[int], str] = lambda decision: ""
     end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
     prefix: Prefix | None = None  # the beginning of another episode, from which this one goes on

@@ -21,6 +21,8 @@ from capex.pose import Pose, quaternion_matrix, quaternion_xyzw
 from capex.worlds import Env, Start
 from capex.worlds.robots import rig_notes
 
+TAKEOVERS = "takeovers"  # where a record says which of its steps a person drove
+
 
 @dataclass(frozen=True)
 class LocatedPoint:
@@ -100,6 +102,11 @@ class EpisodeRecord:
     def decisions(self) -> int:
         """How many there were, those that passed without motion included."""
         return len(self.turns)
+
+    @property
+    def driven_steps(self) -> int:
+        """Control steps that a person drove, of those within a model's attempt."""
+        return sum(int(row["steps"]) for row in self.extra.get(TAKEOVERS, ()))
 
     @property
     def start_with_seed(self) -> dict[str, int]:

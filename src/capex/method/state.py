@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from capex.method.dialogue import Decision
-from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome
+from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
 from capex.method.features import features
-from capex.method.hooks import Hooks, Passed
+from capex.method.hooks import Hooks, Passed, Person
 from capex.method.memory.references import carry
 from capex.method.observation import Observation, PastAct, observe
 from capex.method.prefix import Prefix
@@ -18,8 +18,10 @@ from capex.method.record import LocatedPoint, Turn, past_outcome
 from capex.method.recorder import Recorder
 from capex.models import CostObserver
 from capex.plan import Plan, Waypoint
-from capex.pose import Array
-from capex.worlds import Env
+from capex.pose import Array, PlanarPose
+from capex.worlds import Command, Env
+
+NO_WAYPOINT = -1  # of a tick that a person drove within a model's episode
 
 
 class EpisodeState:
@@ -28,7 +30,7 @@ class EpisodeState:
     """
 
     def __init__(self, env: Env, method: MethodSettings, hooks: Hooks):
-        self._env, self._method = env, method
+        self._env, self._method, self._hooks = env, method, hooks
         self.recorder = Recorder(env)
         self.executor = Executor(
             env,
@@ -113,6 +115,31 @@ class EpisodeState:
         self._follow(plan.waypoints, outcomes)
         return outcomes
 
+    def hand_over(self, person: Person) -> int:
+        """Let a person drive until they hand back; returns their control steps. What they told the
+        grippers, and where they drove the base, counts as if a plan had.
+        """
+        env, executor = self._env, self.executor
+        base, grip = env.robot_state().base, dict(executor.told.grip)
+
+        def carry_out(command: Command) -> Tick:
+            tick = Tick(env.step(command), env.robot_state(), env.success(), NO_WAYPOINT)
+            self.recorder(tick)
+            self._hooks.tell(tick)
+            return tick
+
+        steps = person(env, grip, executor.steps_left, carry_out)
+        executor.go_on(executor.steps_left - steps)
+        for arm, sign in grip.items():
+            if sign and sign != executor.told.grip[arm]:
+                executor.told.act(arm, "close" if sign > 0 else "open", skipped=False)
+                self._closed[arm] = sign > 0
+                self._gripper_commands += 1
+        if base is not None and (now := env.robot_state().base) is not None:
+            moved = PlanarPose(*base).inverse() @ PlanarPose(*now)
+            self._carry_located((moved.x, moved.y, moved.yaw))
+        return steps
+
     def resume(self, prefix: Prefix) -> None:
         """Go on where the prefix ends, from its start: as if its decisions had been made here."""
         for turn in prefix.turns:
@@ -134,9 +161,13 @@ class EpisodeState:
         for waypoint, outcome in zip(waypoints, outcomes, strict=True):
             if outcome.status in GRIPPER_STILL_RUNS:
                 self._follow_grippers(waypoint)
-            if outcome.base_moved is not None and self._located_m is not None:
-                x, y, z = (float(v) for v in self._located_m)
-                self._located_m = np.array(carry((x, y, z), (0.0, 0.0, 0.0), outcome.base_moved))
+            if outcome.base_moved is not None:
+                self._carry_located(outcome.base_moved)
+
+    def _carry_located(self, base_moved: tuple[float, float, float]) -> None:
+        if self._located_m is not None:
+            x, y, z = (float(v) for v in self._located_m)
+            self._located_m = np.array(carry((x, y, z), (0.0, 0.0, 0.0), base_moved))
 
     def _note_located(self, points: Sequence[LocatedPoint]) -> None:
         for point in points:

@@ -13,6 +13,7 @@ from capex.models import Picture, Request, Text, Usage, UserMessage
 
 NESTING = 100  # levels of JSON that are read
 UNREADABLE_CHARACTERS = 20_000  # kept of a body that is not JSON
+TOKENS_MAX = 10**9  # of one request; beyond it a server has miscounted, and no bill is known
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ def tokens(usage: Any, *path: str, default: int | None = None) -> int:
         usage = usage.get(name) if isinstance(usage, Mapping) else None
     if usage is None and default is not None:
         return default
-    if not isinstance(usage, int) or isinstance(usage, bool) or usage < 0:
-        raise ValueError(f"{'.'.join(path)} is {usage!r}")
+    if not isinstance(usage, int) or isinstance(usage, bool) or not 0 <= usage <= TOKENS_MAX:
+        raise ValueError(f"{'.'.join(path)} is no count of tokens")
     return usage
 
 

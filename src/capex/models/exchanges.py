@@ -12,6 +12,8 @@ Keys are replaced before anything is written, and of the headers only an allow-l
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -55,6 +57,7 @@ class ExchangeLog:
             self._model = {"model": model.name, "price_name": model.price_name}
             self._model["stand_in"] = model.stand_in
         self._written: set[str] = set()
+        self._secrets = secrets()
 
     def before(self, request: Request, number: int) -> None:
         """Keep the pictures before the request is sent."""
@@ -65,7 +68,8 @@ class ExchangeLog:
 
     def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Append the attempt."""
-        line: dict[str, Any] = {"hash": request.hash, "number": number, **self._model}
+        named = {"hash": request.hash, "number": number}
+        line: dict[str, Any] = {**named, **self._model}
         if number == 1:
             described = describe(request)
             static = {name: described.pop(name) for name in STATIC}
@@ -82,11 +86,11 @@ class ExchangeLog:
         body, system = attempt.body, request.system
         if isinstance(body, Mapping) and system and body.get("instructions") == system:
             line["body"] = {**body, "instructions": AS_SENT}
-        _append(self.folder / LOG, scrub(line, secrets()))
+        _append(self.folder / LOG, scrub(line, self._secrets))
         times = {"latency_s": round(attempt.latency_s, 4)}
         if attempt.waited_s:
             times["waited_s"] = round(attempt.waited_s, 4)
-        _append(self.folder / TIMES, {"hash": request.hash, "number": number, **times})
+        _append(self.folder / TIMES, {**named, **times}, flush=False)
 
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt paid for before the episode was cut off is written as if it were made now."""
@@ -140,9 +144,23 @@ def attempt_from(
     return RequestAttempt(**fields, latency_s=latency_s, waited_s=waited_s)
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
+def _append(path: Path, line: Mapping[str, Any], *, flush: bool = True) -> None:
+    append(path, json.dumps(line).encode() + b"\n", flush=flush)
+
+
+def append(path: Path, lines: bytes, *, flush: bool = True) -> None:
+    """Add whole lines to a file; `flush`: they are on disk when this returns. Of what a failing
+    disk takes in part nothing stays, as far as it lets go of it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", encoding="utf-8") as out:
-        out.write(json.dumps(line) + "\n")
-        out.flush()
-        os.fsync(out.fileno())
+    with open(path, "ab", buffering=0) as out:  # a buffer would be written again as it is closed
+        end = os.fstat(out.fileno()).st_size
+        try:
+            if (written := out.write(lines)) != len(lines):
+                raise OSError(errno.ENOSPC, f"{written} of {len(lines)} bytes fitted", str(path))
+            if flush:
+                os.fsync(out.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                out.truncate(end)
+            raise

@@ -16,6 +16,7 @@ from PIL import Image as PillowImage
 
 ImageFormat = Literal["png", "webp"]
 FORMATS: tuple[ImageFormat, ...] = get_args(ImageFormat)
+JPEG_QUALITY = 80
 IMAGES = "images"  # the folder of an episode that holds them
 
 
@@ -23,6 +24,13 @@ def encode_png(image: npt.NDArray[np.uint8]) -> bytes:
     """Lossless and fast; the same pixels give the same bytes."""
     out = io.BytesIO()
     PillowImage.fromarray(image).save(out, format="PNG", compress_level=1)
+    return out.getvalue()
+
+
+def encode_jpeg(image: npt.NDArray[np.uint8], quality: int = JPEG_QUALITY) -> bytes:
+    """Small, for pages that show many."""
+    out = io.BytesIO()
+    PillowImage.fromarray(image).save(out, format="JPEG", quality=quality)
     return out.getvalue()
 
 

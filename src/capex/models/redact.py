@@ -15,6 +15,7 @@ from typing import Any
 REDACTED = "[redacted]"
 SHORTEST = 8  # a shorter value (vLLM's "EMPTY") is a word, not a secret
 _NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_PREFIX = "sk-"
 _SHAPE = re.compile(r"\bsk-[\w*.-]{16,}")
 _HEADERS = re.compile(
     r"(x-request-id|request-id|date|retry-after(-ms)?|openai-processing-ms|openai-version|(x-|anthropic-)ratelimit-[a-z-]+)",
@@ -36,7 +37,9 @@ def scrub(value: Any, known: list[str] | None = None) -> Any:
     if isinstance(value, str):
         for secret in known:
             value = value.replace(secret, REDACTED)
-        return _SHAPE.sub(REDACTED, value)
+        return _SHAPE.sub(REDACTED, value) if _PREFIX in value else value
+    if value is None or isinstance(value, int | float):  # most of what is written
+        return value
     if isinstance(value, Mapping):
         return {scrub(k, known): scrub(v, known) for k, v in value.items()}
     if isinstance(value, list | tuple):

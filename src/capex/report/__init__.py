@@ -32,8 +32,9 @@ from capex.run.machine import versions
 PAGE, INDEX = "report.html", "report.json"
 
 
-def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
+def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN, unaided: bool = False) -> Path:
     """Make the report of runs in a folder and return its page; at most `strips` film strips.
+    `unaided` leaves attempts out in which the operator spoke to the model.
 
     Files of an earlier report in the folder that this one no longer has are removed; anything else
     there is left alone.
@@ -47,7 +48,7 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
         raise CapexError(f"{out} is a file; choose a folder for --out")
     if (out / "manifest.json").exists():
         raise CapexError(f"{out} is a run directory; choose another folder for --out")
-    data = load(runs)
+    data = load(runs, unaided=unaided)
     sources, pooling = group(data)
     lines, compared = results(sources)
     sections = build(data, sources, lines, compared)

@@ -7,27 +7,32 @@ be read is left out and said so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from capex.errors import CapexError
 from capex.report.branches import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
-from capex.run.accounts import invalid_attempts, unrecorded
+from capex.run.accounts import invalid_attempts, of_episode, unrecorded
 from capex.run.files import TEMPORARY, read_json
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, Chain, Run, find_run
 from capex.run.summary import summarize
 from capex.worlds import split_name
 
+TAKEN_OVER = "a person took it over"
+SPOKEN_TO = "the operator spoke to the model"
 
-def load(paths: Sequence[Path]) -> RunData:
+
+def load(paths: Sequence[Path], *, unaided: bool = False) -> RunData:
     """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence
-    in `problems`.
+    in `problems`. What a person drove is nobody's success or failure and counts like an invalid
+    attempt; with `unaided`, so does what the operator spoke to.
     """
     unique = {path.resolve(): path for path in reversed(paths)}
     names = _names(list(unique))
-    data = RunData()
+    data = RunData(unaided=unaided)
     for path in reversed(unique):
         run = find_run(path)
         info = _info(run, names[path], unique[path], data.problems)
@@ -64,10 +69,10 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
     chains = run.chains()
     slots = _slots(run, info, data.problems)
     ancestors = lineage(info)
-    before = len(data.episodes)
+    before, out_before = len(data.episodes), len(data.invalid)
     for chain in chains:
         loaded = load_chain(chain)
-        first = len(data.episodes)
+        first, out = len(data.episodes), len(data.invalid)
         damaged = list(loaded.damaged)
         own, *inherited = parts(loaded, [ancestor.origin for ancestor in ancestors])
         damaged += _add(own, number, slots, data)
@@ -80,6 +85,7 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
                 f" {damage.reason.replace(str(damage.path) + '/', '')}."
             )
         starts = {e.number for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
+        starts |= {row.start for row in data.invalid[out:]}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
         try:
             asked.setdefault((loaded.world, loaded.task), set()).update(chain.asked())
@@ -89,11 +95,18 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
         if cut := _being_written(chain):
             what = f"{chain.path.name} has {cut} unfinished {'attempt' if cut == 1 else 'attempts'}"
             data.problems.append(f"Run {info.name}: {what}, running now or cut off.")
+    for why in (TAKEN_OVER, SPOKEN_TO):
+        if steered := sum(row.error == why for row in data.invalid[out_before:]):
+            attempts = "1 attempt was" if steered == 1 else f"{steered} attempts were"
+            data.problems.append(
+                f"Run {info.name}: {attempts} left out because {why}; what they took counts as that"
+                " of invalid attempts."
+            )
     if spoken := sum(e.words_said > 0 for e in data.episodes[before:]):
         attempts = "1 attempt" if spoken == 1 else f"{spoken} attempts"
         data.problems.append(
             f"Run {info.name}: in {attempts} the operator spoke to the model, which was told what"
-            " others were not."
+            " others were not; --unaided leaves them out."
         )
     data.problems += _unfinished(info, held, asked, successes)
     if len(data.episodes) == before:
@@ -122,7 +135,14 @@ def _add(
     damaged = []
     for found in chain.episodes:
         try:
-            data.episodes.append(summarize(found, run))
+            row = summarize(found, run)
+            spoken = data.unaided and row.words_said > 0
+            steered = TAKEN_OVER if row.driven_steps else SPOKEN_TO if spoken else ""
+            if steered:
+                cost = cost_row(found.index, of_episode(found), chain, run, data.runs[run])
+                data.invalid.append(replace(cost, error=steered))
+            else:
+                data.episodes.append(row)
         except (TypeError, ValueError, AttributeError) as error:
             damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
     info = data.runs[run]

@@ -69,6 +69,7 @@ class RunData:
     invalid: list[CostRow] = field(default_factory=list)
     lost: list[CostRow] = field(default_factory=list)  # what left no record
     problems: list[str] = field(default_factory=list)  # what is missing or unreadable: sentences
+    unaided: bool = False  # whether attempts are left out in which somebody spoke to the model
     origins: list[str] = field(default_factory=list)  # where the episodes of branches come from
 
     def place(self, episode: Summary) -> Path:

@@ -14,9 +14,11 @@ from capex.report.compare import Tally
 from capex.report.rows import RunData
 from capex.report.sources import LAST
 from capex.run.stats import Stratified, cochran_mantel_haenszel, fisher
-from capex.run.summary import Summary
+from capex.run.summary import HEARD, Summary
 
-UNTRAINED = "untrained"
+MEAN = "mean"  # in what a record says of an instruction's embedding
+# What stands beside every source: the network with fresh weights, and what fine-tuning began from.
+UNTRAINED, UNADAPTED = FLOORS = ("untrained", "unadapted")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Cell:
     """The rollouts of one trained policy on one task."""
 
     task: str  # WORLD:TASK
-    source: str  # whose demonstrations, or `untrained`
+    source: str  # whose demonstrations, or one of FLOORS
     policy: str
     initialisation: str
     seed: int
@@ -53,7 +55,7 @@ class Line:
     task: str
     scores: Mapping[str, Score]
     p: Mapping[str, float]
-    untrained: Tally | None  # the same network with fresh weights
+    floors: Mapping[str, Tally]  # by FLOORS: what was solved without these demonstrations
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,9 @@ class Block:
             if all(name in line.scores for line in self.lines)
         }
 
-    @property
-    def untrained(self) -> float | None:
-        """The mean over tasks of the untrained network; None where a task lacks it."""
-        known = [t.successes / t.n for line in self.lines if (t := line.untrained) is not None]
-        return statistics.fmean(known) if known and len(known) == len(self.lines) else None
+    def floor(self, name: str) -> float | None:
+        """The mean of a floor over tasks; None where a task lacks it."""
+        return _mean_floor([line.floors.get(name) for line in self.lines])
 
 
 def cells(data: RunData) -> list[Cell]:
@@ -100,11 +100,8 @@ def cells(data: RunData) -> list[Cell]:
 def _key(e: Summary) -> tuple[str, str, str, str, int, int, int]:
     student = e.student or {}
     labels = student.get("labels") or {}
-    source = (
-        UNTRAINED
-        if student.get("untrained")
-        else str(labels.get("source") or ", ".join(student.get("sources") or ("unknown",)))
-    )
+    trained_on = str(labels.get("source") or ", ".join(student.get("sources") or ("unknown",)))
+    source = next((name for name in FLOORS if student.get(name)), trained_on)
     policy, began = (
         str(labels.get("policy") or student.get("policy", "")),
         str(student.get("initialisation", "")),
@@ -113,12 +110,24 @@ def _key(e: Summary) -> tuple[str, str, str, str, int, int, int]:
     return f"{e.world}:{e.task}", source, policy, began, seed, steps, demonstrations
 
 
+def unheard(data: RunData) -> dict[str, Tally]:
+    """By policy, how many of its rollouts had an instruction that it saw as the mean of those it
+    knew: a learned table has nothing else for it.
+    """
+    rollouts: dict[str, list[str]] = defaultdict(list)
+    for e in data.episodes:
+        if e.student is not None and HEARD in e.student:
+            rollouts[_key(e)[2]].append(str(e.student[HEARD]))
+    counts = {name: sum(MEAN in how for how in heard) for name, heard in rollouts.items()}
+    return {name: Tally(count, len(rollouts[name])) for name, count in counts.items() if count}
+
+
 def source_names(found: Sequence[Cell]) -> list[str]:
     """Whose demonstrations were trained on: privileged sources last, as everywhere in
     the report.
     """
     return sorted(
-        {c.source for c in found if c.source != UNTRAINED}, key=lambda name: (name in LAST, name)
+        {c.source for c in found if c.source not in FLOORS}, key=lambda name: (name in LAST, name)
     )
 
 
@@ -129,18 +138,16 @@ def blocks(found: Sequence[Cell]) -> list[Block]:
         lambda: defaultdict(lambda: defaultdict(list))
     )
     for cell in found:
-        if cell.source != UNTRAINED:
+        if cell.source not in FLOORS:
             groups[cell.policy, cell.initialisation, cell.budget][cell.task][cell.source].append(
                 cell
             )
-    fresh: dict[tuple[str, str], Tally] = {}
-    for cell in found:
-        if cell.source == UNTRAINED:
-            held = fresh.get((cell.policy, cell.task), Tally(0, 0))
-            fresh[cell.policy, cell.task] = Tally(
-                held.successes + cell.tally.successes, held.n + cell.tally.n
-            )
-    return [_block(*key, tasks, names, fresh) for key, tasks in sorted(groups.items())]
+    below: dict[tuple[str, str], dict[str, Tally]] = defaultdict(dict)
+    for cell in (c for c in found if c.source in FLOORS):
+        by_name = below[cell.policy, cell.task]
+        held = by_name.get(cell.source, Tally(0, 0))
+        by_name[cell.source] = Tally(held.successes + cell.tally.successes, held.n + cell.tally.n)
+    return [_block(*key, tasks, names, below) for key, tasks in sorted(groups.items())]
 
 
 def _block(
@@ -149,7 +156,7 @@ def _block(
     budget: int,
     tasks: Mapping[str, Mapping[str, Sequence[Cell]]],
     names: Sequence[str],
-    fresh: Mapping[tuple[str, str], Tally],
+    below: Mapping[tuple[str, str], Mapping[str, Tally]],
 ) -> Block:
     lines, strata = [], defaultdict(list)
     for task, by_source in sorted(tasks.items()):
@@ -160,7 +167,7 @@ def _block(
                 a, b = scores[names[0]].tally, scores[other].tally
                 p[other] = fisher(a.successes, a.n, b.successes, b.n)
                 strata[other].append((a.successes, a.n, b.successes, b.n))
-        lines.append(Line(task, scores, p, fresh.get((policy, task))))
+        lines.append(Line(task, scores, p, below.get((policy, task), {})))
     across = {other: cochran_mantel_haenszel(tables) for other, tables in strata.items()}
     return Block(policy, began, budget, tuple(lines), across)
 
@@ -188,8 +195,8 @@ class BudgetPoint:
 
 
 def panel_name(block: Block, found: Sequence[Block]) -> str:
-    """What a figure calls a policy: by its initialisation too where there are several."""
-    several = len({b.initialisation for b in found}) > 1
+    """What a figure calls a policy: by its initialisation too where its name has several."""
+    several = len({b.initialisation for b in found if b.policy == block.policy}) > 1
     return f"{block.policy} ({block.initialisation})" if several else block.policy
 
 
@@ -203,23 +210,21 @@ def _shared_lines(block: Block, found: Sequence[Block]) -> list[Line]:
     return [line for line in block.lines if line.task in shared or not shared]
 
 
-def floors(found: Sequence[Block]) -> dict[str, float]:
-    """What the untrained network solves, by policy: the mean over the same tasks as the trained
-    ones', so none where a task lacks it.
+def floors(found: Sequence[Block], name: str) -> dict[str, float]:
+    """What a floor solves, by policy: the mean over the same tasks as the trained ones', so none
+    where a task lacks it.
     """
-    fresh: dict[str, dict[str, Tally | None]] = defaultdict(dict)
+    by_panel: dict[str, dict[str, Tally | None]] = defaultdict(dict)
     for block in found:
         lines = _shared_lines(block, found)
-        fresh[panel_name(block, found)] |= {line.task: line.untrained for line in lines}
-    rates = {
-        name: [t.successes / t.n for t in tasks.values() if t is not None]
-        for name, tasks in fresh.items()
-    }
-    return {
-        name: statistics.fmean(known)
-        for name, known in rates.items()
-        if len(known) == len(fresh[name])
-    }
+        by_panel[panel_name(block, found)] |= {line.task: line.floors.get(name) for line in lines}
+    means = {panel: _mean_floor(list(tasks.values())) for panel, tasks in by_panel.items()}
+    return {panel: mean for panel, mean in means.items() if mean is not None}
+
+
+def _mean_floor(tallies: Sequence[Tally | None]) -> float | None:
+    rates = [t.successes / t.n for t in tallies if t is not None]
+    return statistics.fmean(rates) if rates and len(rates) == len(tallies) else None
 
 
 def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:

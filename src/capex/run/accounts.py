@@ -16,7 +16,7 @@ from typing import Any
 
 from capex.models import NO_TOKENS, Usage
 from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts
-from capex.run.spend import Account, ChainStart
+from capex.run.spend import Account, ChainStart, Slots
 
 ZERO = Decimal(0)
 TOKENS = tuple(f.name for f in fields(Usage))
@@ -114,12 +114,17 @@ def _beyond(
     recorded: Mapping[int, Taken], chain: str, slots: Mapping[ChainStart, Account]
 ) -> dict[int, Taken]:
     rest_by_start = {}
-    for (name, start), account in slots.items():
-        if name == chain:
-            rest = _difference(of_account(account), recorded.get(start, Taken(tokens=NO_TOKENS)))
-            if not rest.nothing:
-                rest_by_start[start] = rest
+    for start, account in _of_chain(slots, chain).items():
+        rest = _difference(of_account(account), recorded.get(start, Taken(tokens=NO_TOKENS)))
+        if not rest.nothing:
+            rest_by_start[start] = rest
     return rest_by_start
+
+
+def _of_chain(slots: Mapping[ChainStart, Account], chain: str) -> Mapping[int, Account]:
+    if isinstance(slots, Slots):  # no look at all others: a campaign may have a thousand chains
+        return slots.of_chain(chain)
+    return {start: account for (name, start), account in slots.items() if name == chain}
 
 
 def by_start(

@@ -88,8 +88,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
             if path.is_dir():
                 flush_folder(path)
             else:
-                with open(path, "rb") as written:
-                    os.fsync(written.fileno())
+                flush_file(path)
         flush_folder(folder)
         os.rename(folder, target)
         flush_folder(target.parent)
@@ -127,6 +126,12 @@ def alive(process: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def flush_file(path: Path) -> None:
+    """Make what was written to a file durable."""
+    with open(path, "rb") as written:
+        os.fsync(written.fileno())
 
 
 def flush_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
     .writing-PID-0007/live/events.jsonl    what happens, a line each, not flushed to disk
     .writing-PID-0007/live/HASH.png        pictures, where the attempt itself keeps none
+    .writing-PID-0007/live/front.jpg       of a rig: what a camera sees now, while somebody watches
 
 Nothing depends on it, and nothing of it stays: the folder is removed before the attempt comes to
 exist.
@@ -9,6 +10,7 @@ exist.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +21,7 @@ from capex.run.files import TEMPORARY
 if TYPE_CHECKING:
     from capex.run.store import Chain
 
-LIVE_FOLDER, EVENTS = "live", "events.jsonl"
+LIVE_FOLDER, EVENTS, WATCHED = "live", "events.jsonl", "watched"
 READ_MAX = 4 * 2**20  # bytes of events that are read at once
 
 
@@ -54,6 +56,25 @@ def find_picture(attempt: Path, sha256: str) -> Path | None:
         if (path := pictures.find(folder, sha256)).is_file():
             return path
     return None
+
+
+def watch(attempt: Path) -> None:
+    """Say that somebody watches an attempt's cameras."""
+    with contextlib.suppress(OSError):
+        (attempt / LIVE_FOLDER / WATCHED).touch()
+
+
+def watched_at(attempt: Path) -> float:
+    """When somebody last watched, unix time; 0 where nobody ever did."""
+    try:
+        return (attempt / LIVE_FOLDER / WATCHED).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def screens(attempt: Path) -> dict[str, Path]:
+    """By camera, what it sees now."""
+    return {p.stem: p for p in (attempt / LIVE_FOLDER).glob("[!.]*.jpg")}
 
 
 def forget(attempt: Path) -> None:

@@ -12,6 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from capex.errors import CapexError
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
 
 def versions() -> dict[str, str]:
     """Versions of this package and of what its results depend on."""
@@ -60,3 +67,19 @@ def revision() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return out.stdout.strip() or None
+
+
+def allow_handles(needed: int) -> None:
+    """Let this process and those that it starts open so many files. What a shell allows at first is
+    often 1,024; where the system's own limit is lower than needed, a sentence says so.
+    """
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise CapexError(
+            f"so many chains and slots need about {needed:,} open files, and this system allows"
+            f" {hard:,}; take fewer --slots or tasks, or raise the limit (ulimit -Hn)"
+        )
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -288,6 +288,20 @@ def load_episode(episode: Path) -> LoadedEpisode:
     return _load_episode(episode.parent.parent.name, episode, int(episode.name))
 
 
+def briefly(episode: LoadedEpisode) -> LoadedEpisode:
+    """An episode without its decisions, which are most of it. A fork keeps them: they tell where it
+    begins.
+    """
+    if episode.fork is not None:
+        return episode
+    return replace(episode, record=replace(episode.record, turns=()))
+
+
+def load_briefly(chain: str, folder: Path, index: int) -> LoadedEpisode:
+    """An episode read and checked whole, of which the decisions are not kept."""
+    return briefly(_load_whole(chain, folder, index))
+
+
 def _load_whole(chain: str, folder: Path, index: int) -> LoadedEpisode:
     episode = _load_episode(chain, folder, index)
     check_steps(folder)

@@ -8,6 +8,9 @@ between decisions.
                                          which notes
     RUN/requests/words/CHAIN/0007.jsonl  words to the model of an attempt, a line each, and
     ..                       0007.told   before which decision each was told
+    RUN/requests/wheel/CHAIN/0007.json   somebody wants to drive an attempt from here on, and where
+                                         to call them
+    ..                      0007.driven  what was driven, a line each time
 
 A request is for the campaign that runs: the next one begins by removing what is left of it. Words
 are for one attempt; one that continues a cut-off attempt is told them again where they were told.
@@ -16,16 +19,16 @@ are for one attempt; one that continues a cut-off attempt is told them again whe
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile, UnknownName
+from capex.models.exchanges import append
 from capex.run.files import now, read_json, write_bytes, write_json
 
-REQUESTS = "requests"
+REQUESTS, WHEEL = "requests", "wheel"
 WORDS_MAX = 500  # characters of a sentence to the model
 IN_RECORD = "operator_words"  # where a record says what its model was told, and others were not
 Kind = Literal["pause", "stop"]
@@ -62,6 +65,8 @@ def forget(run: Path) -> None:
     for kind in KINDS:
         withdraw(run, kind)
     _arranged_file(run).unlink(missing_ok=True)
+    for wish_left in (run / REQUESTS / WHEEL).glob("*/*.json"):
+        wish_left.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -107,12 +112,7 @@ def say(run: Path, chain: str, start: int, words: str, by: str) -> Word:
     if not words.strip() or len(words) > WORDS_MAX or not by.strip():
         raise CapexError(f"a word to the model has 1 to {WORDS_MAX} characters, and a name")
     word = Word(" ".join(words.split()), by.strip(), now())
-    path = words_file(run, chain, start)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab") as out:
-        out.write(json.dumps(asdict(word)).encode() + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
+    _append(words_file(run, chain, start), asdict(word))
     return word
 
 
@@ -147,15 +147,85 @@ def keep_told(run: Path, chain: str, start: int, decisions: Sequence[int]) -> No
     write_bytes(_told_file(run, chain, start), json.dumps(list(decisions)).encode())
 
 
-def forget_words(run: Path, chain: str, start: int) -> None:
+def forget_attempt(run: Path, chain: str, start: int) -> None:
     """The attempt is over, or begins anew."""
-    for path in (words_file(run, chain, start), _told_file(run, chain, start)):
+    wished = _wish_file(run, chain, start)
+    words = words_file(run, chain, start), _told_file(run, chain, start)
+    for path in (*words, wished, wished.with_suffix(".driven")):
         path.unlink(missing_ok=True)
 
 
 def words_file(run: Path, chain: str, start: int) -> Path:
     """Where the sentences for an attempt lie."""
     return run / REQUESTS / "words" / chain / f"{start:04d}.jsonl"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Somebody wants to drive an attempt: who, with what, and where they wait for its call."""
+
+    by: str
+    device: str
+    port: int  # of the loopback interface
+    key: str  # that the caller says first
+    host: str = ""  # of the machine
+
+
+def wish(run: Path, chain: str, start: int, wanted: Wish) -> None:
+    """Ask to drive an attempt from its next decision on; returns when that is on disk, for the eyes
+    of this user alone.
+    """
+    path = _wish_file(run, chain, start)
+    path.parent.parent.parent.mkdir(exist_ok=True)
+    path.parent.parent.mkdir(mode=0o700, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, asdict(wanted))
+
+
+def take_wish(run: Path, chain: str, start: int) -> Wish | None:
+    """Who wants to drive, once; None where nobody does."""
+    path = _wish_file(run, chain, start)
+    try:
+        asked = Wish(**read_json(path))
+    except (OSError, DamagedFile, TypeError):
+        return None
+    path.unlink(missing_ok=True)
+    return asked
+
+
+def wished(run: Path, chain: str, start: int) -> bool:
+    """Whether somebody wants to drive."""
+    return _wish_file(run, chain, start).exists()
+
+
+def forget_wish(run: Path, chain: str, start: int) -> None:
+    """Whoever wanted to drive does not, any more."""
+    _wish_file(run, chain, start).unlink(missing_ok=True)
+
+
+def keep_driven(run: Path, chain: str, start: int, row: Mapping[str, Any]) -> None:
+    """Note what was driven, for an attempt that continues this one if it is cut off."""
+    _append(_wish_file(run, chain, start).with_suffix(".driven"), row)
+
+
+def driven(run: Path, chain: str, start: int) -> list[Mapping[str, Any]]:
+    """What was driven in an attempt that was cut off; a garbled line is nothing."""
+    path = _wish_file(run, chain, start).with_suffix(".driven")
+    rows = []
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            rows.append(json.loads(line))
+    except (OSError, ValueError):
+        return rows
+    return rows
+
+
+def _append(path: Path, row: Mapping[str, Any]) -> None:
+    append(path, json.dumps(row).encode() + b"\n")
+
+
+def _wish_file(run: Path, chain: str, start: int) -> Path:
+    return run / REQUESTS / WHEEL / chain / f"{start:04d}.json"
 
 
 def _arranged_file(run: Path) -> Path:

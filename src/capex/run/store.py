@@ -177,6 +177,10 @@ class Chain:
         """The exchanges of every cut-off attempt."""
         return sorted((self.path / "unfinished").glob("*.jsonl"))
 
+    def unfinished_starts(self) -> set[int]:
+        """The starts of which something is left."""
+        return {int(p.stem) for p in (self.path / "unfinished").glob("*") if p.stem.isdigit()}
+
     def leave(self, index: int, exchanges: bytes, times: bytes | None) -> None:
         """Leave exchanges for the next attempt at a start."""
         log = self.unfinished(index)

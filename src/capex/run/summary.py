@@ -20,6 +20,8 @@ from capex.run.requests import IN_RECORD
 from capex.run.verdicts import Verdict, standing
 
 NO_LABEL = -1
+# In a student's record, beside what is known of it: how it came by the instruction's embedding.
+HEARD = "instruction_embedding"
 StartKey = tuple[str, str, int, int, str]  # world, task, index, seed, state of a fork
 # Known, and at most: requests that may have been billed count with their worst case.
 DollarSpan = tuple[float, float]
@@ -84,6 +86,7 @@ class Summary:
     rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
     fork: Fork | None = None  # where it goes on from, if it is one
     words_said: int = 0  # by the operator to the model: it was told what others were not
+    driven_steps: int = 0  # by a person who took the attempt over: its outcome is not the model's
 
     @property
     def verdict(self) -> Verdict | None:
@@ -121,6 +124,8 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
     """The numbers of an episode; of a fork those from its state on."""
     record, extra = own_part(episode.record), episode.record.extra
     weights, student = extra.get("weights"), extra.get("student")
+    if isinstance(student, Mapping) and HEARD in extra:
+        student = {**student, HEARD: extra[HEARD]}
     planned = [t for t in record.turns if t.waypoints]
     return Summary(
         run=run,
@@ -145,6 +150,7 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         waypoints=_columns(planned),
         fork=episode.fork,
         words_said=len(extra.get(IN_RECORD) or ()),
+        driven_steps=record.driven_steps,
         student=student if isinstance(student, Mapping) else None,
     )
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from capex.run import live
 from capex.run.files import (
     TEMPORARY,
     bytes_of,
+    flush_file,
     flush_folder,
     lock,
     read_json,
@@ -46,6 +46,8 @@ class EpisodeWriter:
             raise CapexError(f"{chain.episode(index)} exists already; an episode is written once")
         chain.episodes_path.mkdir(parents=True, exist_ok=True)
         self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
+        if self.folder.is_dir():  # what a failing disk made an attempt of this process leave
+            chain.keep_exchanges(self.folder, index)
         shutil.rmtree(self.folder, ignore_errors=True)
         self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
         lock(self._hold, shared=True)
@@ -106,10 +108,20 @@ class EpisodeWriter:
         self._hold.close()
 
     def cut_off(self) -> None:
-        """Drop what was written so far but for the exchanges, which were paid for."""
-        with contextlib.suppress(OSError):  # on a full disk there is no room for them
+        """Drop what was written so far but for the exchanges, which were paid for. A disk that does
+        not even take their new name leaves them where they are, for the next sweep.
+        """
+        try:
             self._chain.keep_exchanges(self.folder, self._index)
-        self.discard()
+        except OSError:
+            for path in self.folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path.name not in (EXCHANGES, EXCHANGE_TIMES):
+                    path.unlink(missing_ok=True)
+            self._hold.close()
+        else:
+            self.discard()
 
     def _finish(
         self,
@@ -129,6 +141,8 @@ class EpisodeWriter:
     def _rename(self, attempt_dir: Path) -> Path:
         """The moment at which the attempt comes to exist; everything in it is on disk before."""
         live.forget(self.folder)
+        if (times := self.folder / EXCHANGE_TIMES).is_file():
+            flush_file(times)  # its lines were not waited for one by one
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
             flush_folder(folder)
         os.rename(self.folder, attempt_dir)

@@ -6,7 +6,9 @@
     loss = mean |actions - target| + kl_weight * KL(q || N(0, 1))
 
 q is a CVAE, a small transformer over [cls, state, actions]. The encoder's 2-D sine positions are
-added at every layer. The mean is over steps inside the episode; padding counts in its size.
+added at every layer. The mean is over steps inside the episode; padding counts in its size. With
+`commands = classify` an output of two values is its log odds, and cross-entropy takes the place of
+the distance.
 
 Parameter names and arithmetic are those of LeRobot's ACT, which itself keeps the original's;
 weights go either way.
@@ -16,8 +18,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -125,11 +130,26 @@ class Decoder(nn.Module):
         return out
 
 
+class Command(NamedTuple):
+    """An action that takes two values, normalised: given as a class, not as a number."""
+
+    column: int
+    low: float
+    high: float
+
+
 class ACT(nn.Module):
-    """The network. `norm` says which normalisation the backbone has."""
+    """The network. `norm` says which normalisation the backbone has, `commands` which outputs are
+    classes: their log odds of the higher value.
+    """
 
     def __init__(
-        self, settings: ActSettings, state_size: int, action_size: int, norm: str = "group"
+        self,
+        settings: ActSettings,
+        state_size: int,
+        action_size: int,
+        norm: str = "group",
+        commands: Sequence[Command] = (),
     ):
         super().__init__()
         self.settings = settings
@@ -149,13 +169,32 @@ class ACT(nn.Module):
         self.encoder_1d_feature_pos_embed = nn.Embedding(2, dim)
         self.decoder_pos_embed = nn.Embedding(settings.chunk, dim)
         self.action_head = nn.Linear(dim, action_size)
+        is_class, low, spread = torch.zeros(3, action_size)
+        for command in commands:
+            is_class[command.column], low[command.column] = 1.0, command.low
+            spread[command.column] = command.high - command.low
+        for name, values in (("is_class", is_class > 0), ("low", low), ("spread", spread)):
+            self.register_buffer(name, values, persistent=False)
         for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
         """Images (B, cameras, 3, H, W), state (B, S) -> actions (B, chunk, A), all normalised."""
-        return self.decode(images, state, state.new_zeros(len(state), self.settings.latent))
+        latent = state.new_zeros(len(state), self.settings.latent)
+        return self.valued(self.decode(images, state, latent))
+
+    def valued(self, outputs: Tensor) -> Tensor:
+        """Outputs as actions: of a class the expected value."""
+        expected = self.get_buffer("low") + outputs.sigmoid() * self.get_buffer("spread")
+        return torch.where(self.get_buffer("is_class"), expected, outputs)
+
+    def missed(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        """By action, what outputs miss: the distance, of a class its cross-entropy."""
+        apart = (outputs - actions).abs()
+        higher = (actions - self.get_buffer("low")) > self.get_buffer("spread") / 2
+        entropy = F.softplus(outputs) - outputs * higher
+        return torch.where(self.get_buffer("is_class"), entropy, apart)
 
     def decode(self, images: Tensor, state: Tensor, latent: Tensor) -> Tensor:
         """The same with a given latent (B, latent)."""
@@ -198,7 +237,7 @@ class ACT(nn.Module):
         mean, log_variance = self.infer(batch.state, batch.actions, batch.padding)
         latent = mean + (log_variance / 2).exp() * torch.randn_like(mean)
         predicted = self.decode(batch.images, batch.state, latent).float()
-        l1 = ((predicted - batch.actions).abs() * ~batch.padding[..., None]).mean()
+        l1 = (self.missed(predicted, batch.actions) * ~batch.padding[..., None]).mean()
         kl = (-0.5 * (1 + log_variance - mean**2 - log_variance.exp())).sum(dim=1).mean()
         return l1 + self.settings.kl_weight * kl, {"l1": l1, "kl": kl}
 
@@ -210,17 +249,18 @@ class Ensembler:
 
     def __init__(self, coefficient: float, chunk: int):
         self._coefficient = coefficient
-        self._chunks: deque[Tensor] = deque(maxlen=chunk)  # newest last, each (chunk, A)
+        # Newest last, each (chunk, A); small arrays, which torch is slow with.
+        self._chunks: deque[npt.NDArray[np.float32]] = deque(maxlen=chunk)
 
     def update(self, actions: Tensor) -> Tensor:
         """Take a new chunk (chunk, A), give this step's action (A)."""
-        self._chunks.append(actions)
+        self._chunks.append(actions.numpy())
         ages = range(len(self._chunks) - 1, -1, -1)
         # Oldest first.
-        predictions = torch.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])
-        ranks = torch.arange(len(predictions), dtype=predictions.dtype)
-        weights = torch.exp(-self._coefficient * ranks)
-        return (predictions * weights[:, None]).sum(0) / weights.sum()
+        predictions = np.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])
+        weights = np.exp(-self._coefficient * np.arange(len(predictions), dtype=np.float32))
+        mean = (predictions * weights[:, None]).sum(axis=0) / weights.sum()
+        return torch.from_numpy(mean.astype(np.float32))
 
 
 def sine_positions(length: int, dim: int) -> Tensor:

@@ -6,8 +6,8 @@ What a step reads depends on (seed, step) alone, so that a resumed run sees the 
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ from capex.students.spec import PolicySpec
 
 Rows = npt.NDArray[np.int64]
 ROWS_AHEAD = 1000  # steps whose indices are sent to the device at once
-PREFETCH = 4  # batches read ahead from disk
+PREFETCH = 8  # batches read ahead from disk
+READERS = 4  # threads that read them; copying and waiting for a disk leave the interpreter free
 
 
 class Order:
@@ -83,7 +84,9 @@ class DeviceImages:
 
 
 class MappedImages:
-    """Images stay in memory-mapped files; a thread reads ahead while the device works."""
+    """Images stay in memory-mapped files, of one dataset or of many; threads read ahead while the
+    device works. Neither the device nor the memory need hold them all.
+    """
 
     def __init__(
         self,
@@ -100,18 +103,20 @@ class MappedImages:
         shape = (batch, len(self._offsets), *demonstrations.images[0].shape[1:])
         self._buffer = torch.zeros(shape, dtype=torch.uint8, device=device)
         self._shape, self._pinned = shape, device.type == "cuda"
-        self._ready: queue.Queue[tuple[int, Tensor]] = queue.Queue(PREFETCH)
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="capex-frames")
+        self._ready: deque[tuple[int, Future[Tensor]]] = deque()
 
     def prepare(self, step: int) -> None:
         """Put the step's images into the buffer that the step reads."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._read, args=(step,), daemon=True)
-            self._thread.start()
-        ready, images = self._ready.get()
-        assert ready == step, f"batch {ready} was read ahead for step {step}"
-        self._buffer.copy_(images, non_blocking=True)
+        if self._ready and self._ready[0][0] != step:  # the step before was only warmed up with
+            self._ready.clear()
+        last = self._ready[-1][0] if self._ready else step - 1
+        for ahead in range(last + 1, step + PREFETCH):
+            # Here: the order keeps the shuffles of two passes only.
+            rows = self._order.rows(ahead, 1)[0]
+            self._ready.append((ahead, self._readers.submit(self._read, rows)))
+        _, images = self._ready.popleft()
+        self._buffer.copy_(images.result(), non_blocking=True)
 
     def gather(self, frames: Tensor) -> Tensor:
         """The buffer; `prepare` has filled it with these frames."""
@@ -130,30 +135,17 @@ class MappedImages:
 
     def close(self) -> None:
         """Stop reading ahead."""
-        self._stop.set()
-        while self._thread is not None and self._thread.is_alive():
-            try:
-                self._ready.get(timeout=0.05)
-            except queue.Empty:
-                self._thread.join(0.05)
+        self._readers.shutdown(cancel_futures=True)
 
-    def _read(self, step: int) -> None:
-        while not self._stop.is_set():
-            rows = self._order.rows(step, 1)[0]
-            looked = np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])
-            frames = self._frame_rows[looked]
-            batch = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pinned)
-            view = batch.numpy()
-            for at in np.ndindex(*frames.shape):
-                k = int(np.searchsorted(self._firsts, frames[at], side="right")) - 1
-                view[at] = self._maps[k][frames[at] - self._firsts[k]]
-            while not self._stop.is_set():
-                try:
-                    self._ready.put((step, batch), timeout=0.1)
-                    break
-                except queue.Full:
-                    continue
-            step += 1
+    def _read(self, rows: Rows) -> Tensor:
+        looked = np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])
+        frames = self._frame_rows[looked]
+        batch = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pinned)
+        view = batch.numpy()
+        for at in np.ndindex(*frames.shape):
+            k = int(np.searchsorted(self._firsts, frames[at], side="right")) - 1
+            view[at] = self._maps[k][frames[at] - self._firsts[k]]
+        return batch
 
 
 class Batches:

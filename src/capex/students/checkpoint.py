@@ -40,8 +40,7 @@ def save(
     if (path := path_of(out, step)).exists():
         return path
     with whole_folder(path) as folder:
-        write_json(folder / "policy.json", spec.as_json())
-        _save(folder / "model.safetensors", trainer.weights())
+        _write_policy(folder, spec, trainer.weights())
         tensors = {f"state.{k}": t for k, t in enumerate(trainer.state_tensors())}
         tensors["generator.cpu"] = torch.get_rng_state()
         if trainer.device.type == "cuda":
@@ -49,6 +48,17 @@ def save(
         _save(folder / "training.safetensors", tensors)
         write_json(folder / "training.json", {"step": step, **extra})
     return path
+
+
+def write_policy(path: Path, spec: PolicySpec, weights: Mapping[str, Tensor]) -> None:
+    """Write what is deployed alone, as a folder that acts and cannot be continued."""
+    with whole_folder(path) as folder:
+        _write_policy(folder, spec, weights)
+
+
+def _write_policy(folder: Path, spec: PolicySpec, weights: Mapping[str, Tensor]) -> None:
+    write_json(folder / "policy.json", spec.as_json())
+    _save(folder / "model.safetensors", weights)
 
 
 def restore(path: Path, trainer: Trainer) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from capex.run.files import write_bytes
 
+CURVE = "curve.csv"
+
 
 class Curve:
     """Rows of step, losses, steps per second; rows after the step `first` are dropped."""

@@ -27,10 +27,12 @@ from capex.run.files import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
+IMAGES = "images.npy"
 # Actions that command a state; the others are speeds.
 COMMANDS = ("gripper", "mode")
 # A waiting demonstrator commands and measures less than these.
 STILL_ACTION, STILL_STATE = 0.02, 1e-3
+PROGRESS = 32  # moments at which motions are compared
 # Where the robot stands on the floor is not an input: the paper's students see the arm only
 HIDDEN_STATE = "base_"
 
@@ -97,12 +99,14 @@ def load(
     task: str = "",
     only: Sequence[int] = (),
     drop_still: bool = False,
+    agree: int = 0,
 ) -> Demonstrations:
     """Open datasets for training; anything unfit is refused with a sentence before it begins.
 
     `task` (WORLD:TASK) and `only` take the demonstrations of one task and of some starts, one for
     each start. `drop_still` leaves out frames in which a demonstrator only waits: a policy without
-    memory that has learned to wait goes on waiting.
+    memory that has learned to wait goes on waiting. `agree` takes so many demonstrations of each
+    dataset whose motions are most alike.
     """
     if not datasets:
         raise CapexError("no dataset was given; name one folder or several")
@@ -110,6 +114,8 @@ def load(
     packs = [replace(p, episodes=_chosen(p, task, only)) for p in packs]
     if drop_still:
         packs = [_moving(p) for p in packs]
+    if agree:
+        packs = [replace(p, episodes=most_alike(p, agree)) for p in packs]
     first = packs[0]
     for path, pack in zip(datasets, packs, strict=True):
         _check(path, pack, window, uncertified)
@@ -166,7 +172,7 @@ def write_pack(
             if images is None:
                 shape = (len(states), *frame.shape)
                 images = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
-                    neighbour / "images.npy", "w+", np.uint8, shape
+                    neighbour / IMAGES, "w+", np.uint8, shape
                 )
             if frame.shape != images.shape[1:]:
                 raise CapexError(
@@ -180,14 +186,25 @@ def write_pack(
                 " they must agree"
             )
         images.flush()
-        np.savez(neighbour / "table.npz", states=states, actions=actions)
-        rows = [asdict(e) for e in episodes]
-        write_json(neighbour / "pack.json", {"format": FORMAT, **head, "episodes": rows})
+        finish_pack(neighbour, head, states, actions, episodes)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(neighbour, folder)
     except BaseException:
         shutil.rmtree(neighbour, ignore_errors=True)
         raise
+
+
+def finish_pack(
+    folder: Path,
+    head: Mapping[str, Any],
+    states: npt.NDArray[np.float32],
+    actions: npt.NDArray[np.float32],
+    episodes: Sequence[Demonstration],
+) -> None:
+    """Write what a pack holds besides its images."""
+    np.savez(folder / "table.npz", states=states, actions=actions)
+    rows = [asdict(e) for e in episodes]
+    write_json(folder / "pack.json", {"format": FORMAT, **head, "episodes": rows})
 
 
 def _read_pack(folder: Path) -> Demonstrations:
@@ -197,7 +214,7 @@ def _read_pack(folder: Path) -> Demonstrations:
             f"{folder} is a pack of format {head.get('format')}; this version reads {FORMAT}:"
             " delete it and it is made again"
         )
-    images = np.load(folder / "images.npy", mmap_mode="r")
+    images = np.load(folder / IMAGES, mmap_mode="r")
     with np.load(folder / "table.npz", allow_pickle=False) as table:
         states, actions = table["states"], table["actions"]
     keep = [k for k, name in enumerate(head["state_names"]) if not name.startswith(HIDDEN_STATE)]
@@ -262,6 +279,28 @@ def _moving(pack: Demonstrations) -> Demonstrations:
     frames = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
     numbers = {name: getattr(pack, name)[frames] for name in ("states", "actions", "rows")}
     return replace(pack, episodes=tuple(episodes), **numbers)
+
+
+def most_alike(pack: Demonstrations, count: int) -> tuple[Demonstration, ...]:
+    """The demonstrations of each task whose motions are nearest to all others', in their order.
+
+    A motion is what was commanded up to each of PROGRESS moments, summed; the distance of two is
+    the root mean square over moments and actions, each in its deviations.
+    """
+    kept: set[int] = set()
+    for task in dict.fromkeys((e.world, e.task) for e in pack.episodes):
+        mine = [k for k, e in enumerate(pack.episodes) if (e.world, e.task) == task]
+        paths = []
+        for e in (pack.episodes[k] for k in mine):
+            summed = np.cumsum(pack.actions[e.begin : e.end], axis=0, dtype=np.float64)
+            at = np.linspace(0, len(summed) - 1, PROGRESS).round().astype(int)
+            paths.append(summed[at])
+        motions = np.stack(paths)  # (n, PROGRESS, A)
+        motions /= np.maximum(motions.std(axis=(0, 1)), 1e-6)
+        apart = np.sqrt(((motions[:, None] - motions[None]) ** 2).mean(axis=(2, 3)))
+        nearest = np.argsort(apart.mean(axis=1), kind="stable")[:count]
+        kept |= {mine[k] for k in nearest}
+    return tuple(e for k, e in enumerate(pack.episodes) if k in kept)
 
 
 def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:

@@ -240,16 +240,14 @@ def _stream(device: torch.device, beside: int, k: int) -> torch.cuda.Stream:
 
 
 class Diffusion(nn.Module):
-    """The policy. `instructions` embeds each one, learned or given; the last row any other."""
+    """The policy. `instructions` embeds those that it was trained on, by row: a table, learned or
+    given, or an encoder of words.
+    """
+
+    instructions: nn.Module
 
     def __init__(
-        self,
-        settings: DiffusionSettings,
-        cameras: int,
-        state_size: int,
-        action_size: int,
-        instructions: int,
-        learned: bool,
+        self, settings: DiffusionSettings, cameras: int, state_size: int, action_size: int
     ):
         super().__init__()
         self.settings = settings
@@ -257,15 +255,22 @@ class Diffusion(nn.Module):
         condition = cameras * settings.features + state_size + settings.language
         self.model = Denoiser(settings, action_size, condition)
         self.schedule = Schedule(settings.diffusion_steps)
-        self.instructions = nn.Embedding(instructions + 1, settings.language)
-        nn.init.normal_(self.instructions.weight, std=0.02)
-        self.instructions.weight.requires_grad_(learned)
+        self.set_table(0, learned=True)
 
-    def condition(self, images: Tensor, state: Tensor, words: Tensor) -> Tensor:
-        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), words (B,) -> (B, steps, C)."""
+    def set_table(self, instructions: int, *, learned: bool) -> None:
+        """One embedding for each instruction; the last row stands for any other."""
+        table = nn.Embedding(instructions + 1, self.settings.language)
+        nn.init.normal_(table.weight, std=0.02)
+        table.weight.requires_grad_(learned)
+        self.instructions = table
+
+    def condition(self, images: Tensor, state: Tensor, embedding: Tensor) -> Tensor:
+        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), the instructions' embeddings
+        (B, L) -> (B, steps, C).
+        """
         batch, steps = state.shape[:2]
         # (B steps, L).
-        instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)
+        instruction = embedding[:, None].expand(-1, steps, -1).flatten(0, 1)
         images, state = images.to(instruction.dtype), state.to(instruction.dtype)
         views = [
             functools.partial(e, images[:, :, k].flatten(0, 1), instruction)
@@ -276,7 +281,8 @@ class Diffusion(nn.Module):
 
     def loss(self, batch: DiffusionBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The training loss; it has no parts."""
-        condition = self.condition(batch.images, batch.state, batch.words)
+        embedding = self.instructions(batch.words)
+        condition = self.condition(batch.images, batch.state, embedding)
         noise = torch.randn_like(batch.actions)
         t = torch.randint(0, self.schedule.steps, (len(noise),), device=noise.device)
         noisy = self.schedule.add_noise(batch.actions, noise, t).to(condition.dtype)

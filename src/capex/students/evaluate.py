@@ -1,10 +1,10 @@
 """`capex evaluate`: a policy on starts that no dataset used, the same list for every policy;
 success if the criterion holds at any step.
 
-All episodes advance in step: one round applies one action to each, shows what the policy wants to
-see, and asks the network once for all that need it. Results depend neither on the number of
-processes nor on which starts run together: on a CPU the network sees one episode at a time, on a
-GPU always a batch of the same size.
+Episodes advance in step, in two groups: a round applies one action to each of a group, shows what
+the policy wants to see, and asks the network once for all that need it, while the other group
+moves. Results depend neither on the number of processes nor on which starts run together: on a CPU
+the network sees one episode at a time, on a GPU always a batch of the same size.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,17 +31,20 @@ from capex.run.store import Chain, Run, open_run
 from capex.run.summary import Summary
 from capex.students import checkpoint, lerobot_checkpoint, lerobot_policy
 from capex.students.actor import Actor, ActorMemory, ActorSpec
+from capex.students.hearing import Hearing
 from capex.students.lerobot_checkpoint import LeRobotSpec
-from capex.students.policy import make_policy
+from capex.students.policy import STACKED, make_policy
 from capex.students.rollouts import Rollout, RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Env, Spec, Start
 from capex.worlds.robots import glimpse
 
-SLOTS = 64  # episodes that advance together at most
+SLOTS = 64  # episodes that advance side by side at most
+BATCH = SLOTS // 2  # of which this many ask together
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
+UNADAPTED = "unadapted"  # what fine-tuning begins from, as it is
 DESCRIBED = ("steps", "seed", "datasets", "episodes", "sources", "labels")
 SEED_MOST = 10**12  # an episode's seed is made of this one and its start, and must fit into 63 bits
 
@@ -59,6 +64,7 @@ class Rollouts:
     untrained: bool = False  # fresh weights in place of the trained ones
     allow_seen: bool = False
     horizon: int = 0  # control steps of a rollout; 0: the task's own
+    instructions: Path | None = None  # the encoder or embeddings it was trained with
     python: str = ""  # of lerobot:FOLDER, an interpreter that has LeRobot
     dataset: Path | None = None  # of lerobot:FOLDER, where it is not where it was trained on
 
@@ -96,7 +102,7 @@ def evaluate(
                 yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
 
 
-def student(job: Rollouts, batch: int = SLOTS) -> Student:
+def student(job: Rollouts, batch: int = BATCH) -> Student:
     """The policy of an evaluation as a demonstrator; `batch`: to what a GPU's batches are padded,
     1 where no others act beside it.
     """
@@ -128,6 +134,7 @@ def _rollout_plan(
         horizon=about["horizon"],
         stand_in=bool(spec.training.get("stand_in")),
         student=about,
+        hearing=Hearing.of(spec).tell,
     )
 
 
@@ -199,12 +206,14 @@ def describe(job: Rollouts, folder: Path, spec: ActorSpec, horizon: int) -> dict
         if job.untrained
         else {}
     )
+    unadapted = not job.untrained and not kept.get("steps") and spec.training.get("tuned")
     return {
         "policy": spec.policy,
         "weights": weights,
         "initialisation": spec.initialisation,
         **kept,
         **fresh,
+        **({UNADAPTED: True} if unadapted else {}),
         "evaluation_seed": job.seed,
         "horizon": horizon,
         **_rig(job.name),
@@ -218,7 +227,7 @@ def _rig(name: str) -> dict[str, str]:
     return {"rig": hashlib.sha256(text.encode()).hexdigest()[:16]} if contents else {}
 
 
-def _load(job: Rollouts, folder: Path, spec: ActorSpec, batch: int = SLOTS) -> Actor:
+def _load(job: Rollouts, folder: Path, spec: ActorSpec, batch: int = BATCH) -> Actor:
     if isinstance(spec, LeRobotSpec):
         python, fresh = lerobot_policy.find_interpreter(job.python), job.untrained
         return lerobot_policy.load(folder, spec, python, job.device, untrained=fresh, seed=job.seed)
@@ -227,7 +236,10 @@ def _load(job: Rollouts, folder: Path, spec: ActorSpec, batch: int = SLOTS) -> A
     assert isinstance(spec, PolicySpec)
     torch.manual_seed(job.seed)
     net = spec.network() if job.untrained else checkpoint.load_network(folder)[1]
-    return make_policy(spec, net, job.device, batch=batch)
+    if job.untrained and spec.language == "given":  # embeddings that no training changes
+        given = checkpoint.load_policy_files(folder)[1]["instructions.weight"]
+        net.load_state_dict({"instructions.weight": given}, strict=False)
+    return make_policy(spec, net, job.device, batch=batch, instructions=job.instructions)
 
 
 def _check(job: Rollouts, spec: ActorSpec) -> Spec:
@@ -331,27 +343,47 @@ def _advance(
     state_names: Sequence[str],
     rounds: Callable[[int, int], None],
 ) -> Iterator[Summary]:
-    """Advance episodes, one in each slot, until all are over."""
+    """Advance episodes, one in each slot, until all are over; while a group's actions are chosen,
+    the other group moves.
+    """
     seen = simulators.begin(dict(enumerate(starts)))
     memories: dict[int, ActorMemory] = {
         slot: policy.begin(seed=_seed(seed, index)) for slot, index in enumerate(starts)
     }
     steps = 0
-    while memories:
-        observations = []
-        for slot, memory in memories.items():
+
+    def act(group: Sequence[int]) -> None:
+        """Choose the actions of a group's episodes and ask for the next step."""
+        alive = {slot: memories[slot] for slot in group if slot in memories}
+        began, observations = time.perf_counter(), []
+        for slot, memory in alive.items():
             state = dict(zip(state_names, seen[slot].proprio, strict=True))
-            images = simulators.images[slot] if memory.wants_images() else ()
-            views = dict(zip(policy.spec.cameras, images, strict=False))
-            observations.append(
-                {"images": views, "state": state, "instruction": seen[slot].instruction}
-            )
-        actions = policy.act_many(list(memories.values()), observations)
-        show = {slot for slot, memory in memories.items() if memory.wants_images()}
-        seen |= simulators.step(dict(zip(memories, actions, strict=True)), show)
-        steps += 1
-        for slot in list(memories):
+            heard = seen[slot].instruction
+            observation = {"images": {}, "state": state, "instruction": heard}
+            if memory.wants_images():
+                views = simulators.images[slot]
+                observation |= {
+                    "images": dict(zip(policy.spec.cameras, views, strict=True)),
+                    STACKED: views,
+                }
+            observations.append(observation)
+        actions = policy.act_many(list(alive.values()), observations)
+        show = {slot for slot, memory in alive.items() if memory.wants_images()}
+        took = time.perf_counter() - began
+        simulators.step(dict(zip(alive, actions, strict=True)), show, took)
+
+    moving = deque(simulators.halves(len(starts)))
+    for group in moving:
+        act(group)
+    while moving:
+        group = moving.popleft()
+        seen |= simulators.receive()
+        steps += group[0] == 0
+        for slot in [slot for slot in group if slot in memories]:
             if (ended := seen[slot].ended) is not None:
                 del memories[slot]
                 yield ended
         rounds(len(memories), steps)
+        if any(slot in memories for slot in group):
+            act(group)
+            moving.append(group)

@@ -12,9 +12,13 @@ from torch import Tensor
 from capex.errors import CapexError
 from capex.students import checkpoint, robocasa
 from capex.students.data import Demonstrations
+from capex.students.hearing import vocabulary_of
 from capex.students.normalizer import Normalizer
 from capex.students.settings import DiffusionSettings, Settings, architecture_names
 from capex.students.spec import PolicySpec
+
+LANGUAGE = "instructions."  # of a network's weights
+TABLE, WORDS = LANGUAGE + "weight", LANGUAGE + "embedding.weight"
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Pretrained:
     initialisation: str  # in words, for tables
     norm: str = "group"
     instructions: tuple[str, ...] = ()  # those that its embeddings belong to, in their order
+    learned_language: bool = True
+    vocabulary: tuple[str, ...] = ()
     # Those that it was trained on: no start of theirs is new to the policy.
     starts: tuple[Any, ...] = ()
 
@@ -35,6 +41,7 @@ class Pretrained:
         starts = sorted({tuple(s) for s in (*spec.training["starts"], *self.starts)})
         adapted = replace(
             spec,
+            **self._language(spec),
             settings=self.settings,
             norm=self.norm,
             initialisation=self.initialisation,
@@ -46,12 +53,39 @@ class Pretrained:
         except ValueError as error:
             raise CapexError(f"--init does not go with this dataset: {error}") from None
         weights = {name: tensor.float() for name, tensor in self.weights.items()}
-        if isinstance(adapted.settings, DiffusionSettings):
+        if adapted.language == "words":
+            weights[WORDS] = self._words(weights, adapted)
+        elif isinstance(adapted.settings, DiffusionSettings):
+            weights = {k: v for k, v in weights.items() if k == TABLE or not k.startswith(LANGUAGE)}
             shape = (len(adapted.instructions) + 1, adapted.settings.language)
-            weights["instructions.weight"] = self._embeddings(shape, weights, adapted)
+            weights[TABLE] = self._embeddings(shape, weights, adapted)
         where = "--init does not go with this dataset and these settings"
         checkpoint.require_fit(where, adapted, weights)
         return adapted, weights
+
+    def _language(self, spec: PolicySpec) -> dict[str, Any]:
+        """What the adapted policy knows of instructions: with none given, what it began with and
+        the new ones; embeddings that were given must have been given for those, too.
+        """
+        if not isinstance(spec.settings, DiffusionSettings) or not spec.learned_language:
+            return {}
+        if not self.learned_language:
+            if new := [text for text in spec.instructions if text not in self.instructions]:
+                raise CapexError(
+                    f"--init began with given embeddings and has none of '{new[0]}'; name them"
+                    " with --instructions"
+                )
+            both = dict.fromkeys((*spec.instructions, *self.instructions))
+            return {"instructions": tuple(both), "learned_language": False}
+        if isinstance(self.settings, DiffusionSettings) and self.settings.text == "words":
+            return {"vocabulary": vocabulary_of(spec.instructions, self.vocabulary)}
+        return {"vocabulary": ()}
+
+    def _words(self, weights: dict[str, Tensor], spec: PolicySpec) -> Tensor:
+        """A known word keeps its vector, a new one begins at the mean of the known ones."""
+        known = weights[WORDS]
+        mean = known[1:].mean(dim=0, keepdim=True)
+        return torch.cat([known, mean.repeat(1 + len(spec.vocabulary) - len(known), 1)])
 
     def _embeddings(
         self, shape: tuple[int, int], weights: dict[str, Tensor], spec: PolicySpec
@@ -59,7 +93,7 @@ class Pretrained:
         """A known instruction keeps its embedding, a new one begins at the mean of the known ones;
         where none is known, all begin at random.
         """
-        known = weights.get("instructions.weight")
+        known = weights.get(TABLE)
         if known is None or not self.instructions:
             generator = torch.Generator().manual_seed(int(spec.training["seed"]))
             return 0.02 * torch.randn(shape, generator=generator)
@@ -86,7 +120,15 @@ def read(
         words = f"fine-tuned from a policy of ours ({spec.training.get('steps', '?')} steps)"
         mixed, starts = _mixed(path, spec.settings, settings), spec.training.get("starts", ())
         return Pretrained(
-            mixed, weights, spec.normalizer, words, spec.norm, spec.instructions, tuple(starts)
+            mixed,
+            weights,
+            spec.normalizer,
+            words,
+            spec.norm,
+            spec.instructions,
+            spec.learned_language,
+            spec.vocabulary,
+            tuple(starts),
         )
     if not path.is_file():
         raise CapexError(

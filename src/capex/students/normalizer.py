@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -49,6 +49,14 @@ SIGNED = Affine(np.full(3, 2 / 255, dtype=np.float32), np.full(3, -1.0, dtype=np
 
 
 @dataclass(frozen=True)
+class Quaternion:
+    """Where in the state one begins, and the side that it is turned to."""
+
+    at: int
+    side: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Normalizer:
     """What a policy does to images (per colour, values 0..255), state and action. Quaternions are
     turned to one side first: q and -q are the same rotation, and a network should see one of them.
@@ -57,8 +65,7 @@ class Normalizer:
     image: Affine
     state: Affine
     action: Affine
-    quaternion_at: int = -1  # where in the state a quaternion begins; -1: nowhere
-    quaternion_side: tuple[float, ...] = ()
+    quaternions: tuple[Quaternion, ...] = ()
     statistics: Mapping[str, Any] | None = None
 
     def state_in(self, state: Floats) -> Floats:
@@ -66,27 +73,35 @@ class Normalizer:
         return self.state.apply(self.one_sided(state))
 
     def one_sided(self, state: Floats) -> Floats:
-        """The state with its quaternion on the side of `quaternion_side`."""
-        if self.quaternion_at < 0:
+        """The state with each quaternion on its side."""
+        if not self.quaternions:
             return state
-        here = slice(self.quaternion_at, self.quaternion_at + 4)
         flipped = np.array(state, dtype=np.float32)
-        side = flipped[..., here] @ np.asarray(self.quaternion_side, dtype=np.float32)
-        flipped[..., here] *= np.where(side < 0, -1.0, 1.0)[..., None].astype(np.float32)
+        for q in self.quaternions:
+            here = slice(q.at, q.at + 4)
+            side = flipped[..., here] @ np.asarray(q.side, dtype=np.float32)
+            flipped[..., here] *= np.where(side < 0, -1.0, 1.0)[..., None].astype(np.float32)
         return flipped
 
     def as_json(self) -> dict[str, Any]:
         """For policy.json."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["quaternions"] = [asdict(q) for q in self.quaternions]
         return {k: v.as_json() if isinstance(v, Affine) else v for k, v in values.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Normalizer:
-        """From policy.json."""
-        side = tuple(float(v) for v in data["quaternion_side"])
+        """From policy.json; earlier ones have one quaternion, or none at -1."""
         image, state, action = (Affine.from_json(data[k]) for k in ("image", "state", "action"))
-        at, statistics = int(data["quaternion_at"]), data.get("statistics")
-        return cls(image, state, action, at, side, statistics)
+        rows = data.get("quaternions")
+        if rows is None:
+            rows = [{"at": data["quaternion_at"], "side": data["quaternion_side"]}]
+        turned = tuple(
+            Quaternion(int(q["at"]), tuple(float(v) for v in q["side"]))
+            for q in rows
+            if int(q["at"]) >= 0
+        )
+        return cls(image, state, action, turned, data.get("statistics"))
 
 
 def fit(
@@ -98,37 +113,38 @@ def fit(
     state to -1..1 by its range with quaternions as they are, actions as they are (they lie in -1..1
     already), as RoboCasa365 does.
     """
-    at = _quaternion(state_names)
-    side: tuple[float, ...] = ()
-    if at >= 0:
-        q = states[:, at : at + 4].astype(np.float64)
-        # The direction along which most of them lie, either way.
-        axis = np.linalg.eigh(q.T @ q)[1][:, -1]
-        side = tuple(float(v) for v in axis * np.sign(axis[np.argmax(np.abs(axis))]))
+    sides = tuple(Quaternion(at, _side(states[:, at : at + 4])) for at in _quaternions(state_names))
     same_state, same_action = _same(states.shape[1]), _same(actions.shape[1])
-    turned = Normalizer(SIGNED, same_state, same_action, at, side).one_sided(states)
+    turned = Normalizer(SIGNED, same_state, same_action, sides).one_sided(states)
     statistics = {"state": _statistics(turned, state_names), "action": _statistics(actions, None)}
     if kind == "act":
         mean, deviation = (np.asarray(v, dtype=np.float32) for v in IMAGENET)
         scale, offset = 1 / (255 * deviation), -mean / deviation
         image = Affine(scale.astype(np.float32), offset.astype(np.float32))
-        return Normalizer(image, _standard(turned), _standard(actions), at, side, statistics)
+        return Normalizer(image, _standard(turned), _standard(actions), sides, statistics)
     state = _range(turned)
-    if at >= 0:
-        state.scale[at : at + 4], state.offset[at : at + 4] = 1.0, 0.0
+    for q in sides:
+        state.scale[q.at : q.at + 4], state.offset[q.at : q.at + 4] = 1.0, 0.0
     if np.abs(actions).max() > 1 + 1e-6:
         raise CapexError(
             f"actions reach {np.abs(actions).max():.3g}; Diffusion Policy takes native actions"
             " between -1 and 1"
         )
-    return Normalizer(SIGNED, state, same_action, at, side, statistics)
+    return Normalizer(SIGNED, state, same_action, sides, statistics)
 
 
-def _quaternion(names: Sequence[str]) -> int:
-    for at in range(len(names) - 3):
-        if all(map(str.endswith, names[at : at + 4], QUATERNION)):
-            return at
-    return -1
+def _quaternions(names: Sequence[str]) -> list[int]:
+    """Where they begin: one for each arm that tells its tip."""
+    return [
+        at for at in range(len(names) - 3) if all(map(str.endswith, names[at : at + 4], QUATERNION))
+    ]
+
+
+def _side(q: Floats) -> tuple[float, ...]:
+    """The direction along which most of the quaternions (n, 4) lie, either way."""
+    wide = q.astype(np.float64)
+    axis = np.linalg.eigh(wide.T @ wide)[1][:, -1]
+    return tuple(float(v) for v in axis * np.sign(axis[np.argmax(np.abs(axis))]))
 
 
 def _same(size: int) -> Affine:

@@ -23,9 +23,11 @@ from capex.students.diffusion import Diffusion
 from capex.students.runner import Runner
 from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings
 from capex.students.spec import PolicySpec
+from capex.students.spoken import Interpreter
 
 Action = npt.NDArray[np.float64]
 Observation = Mapping[str, Any]
+STACKED = "stacked"  # of an observation: its images once more as one array, in the policy's order
 
 
 class EpisodeMemory:
@@ -57,13 +59,16 @@ class Policy:
         *,
         graphed: bool = True,
         batch: int = 0,
+        instructions: Path | None = None,
     ):
         self.spec = spec
         self._device = choose_device(device)
         prepare(self._device)
         net = net.to(self._device)
         self._runner = Runner(spec, net, self._device, graphed=graphed, batch=batch)
+        self._interpreter = Interpreter(spec, net, instructions)
         self._episode: EpisodeMemory | None = None
+        self._staging = torch.empty(0, dtype=torch.uint8)
 
     def reset(self, seed: int = 0) -> None:
         """Begin an episode."""
@@ -107,31 +112,48 @@ class Policy:
         else:
             assert isinstance(settings, DiffusionSettings)
             chosen = chunk[settings.observations - 1 : settings.observations - 1 + settings.execute]
-        return list(self.spec.normalizer.action.invert(chosen.numpy()))
+        actions = self.spec.normalizer.action.invert(chosen.numpy())
+        for column, low, high in self.spec.commands:
+            higher = actions[:, column] > (low + high) / 2
+            actions[:, column] = np.where(higher, high, low)
+        return list(actions)
 
     def _infer(
         self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
     ) -> list[torch.Tensor]:
         settings = self.spec.settings
-        images, states = [], []
-        for episode in episodes:
+        steps = len(settings.observation_steps)
+        images = self._staged((len(episodes), steps, *episodes[0].seen[0][0].shape))
+        shown, states = images.numpy(), np.empty((len(episodes), steps, len(self.spec.state_names)))
+        for k, episode in enumerate(episodes):
             seen = list(episode.seen)
             # The first frame stands for those before it.
-            seen = [seen[0]] * (len(settings.observation_steps) - len(seen)) + seen
-            images.append(np.stack([i for i, _ in seen]))
-            states.append(np.stack([s for _, s in seen]))
+            seen = [seen[0]] * (steps - len(seen)) + seen
+            for step, (image, state) in enumerate(seen):
+                shown[k, step], states[k, step] = image, state
         noise = None
         if isinstance(settings, DiffusionSettings):
             shape = (1 + settings.diffusion_steps, settings.horizon, len(self.spec.action_names))
             drawn = [torch.randn(shape, generator=e.generator) for e in episodes]
             noise = torch.stack(drawn, dim=1)
-        texts = (str(observation.get("instruction", "")) for observation in observations)
-        words = torch.tensor([self.spec.instruction_row(text) for text in texts])
-        seen_images, seen_states = (torch.from_numpy(np.stack(v)) for v in (images, states))
-        return list(self._runner(seen_images, seen_states, words, noise))
+        texts = [str(observation.get("instruction", "")) for observation in observations]
+        heard = self._interpreter.embed(texts)
+        return list(self._runner(images, torch.from_numpy(states).float(), heard, noise))
+
+    def _staged(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Room for the images of a batch, kept for the next one; a GPU reads it directly."""
+        if self._staging.shape[1:] != shape[1:] or len(self._staging) < shape[0]:
+            pinned = self._device.type == "cuda"
+            self._staging = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)
+        return self._staging[: shape[0]]
 
     def _images(self, observation: Observation) -> npt.NDArray[np.uint8]:
         given, (width, height) = observation.get("images", {}), self.spec.image_size
+        stacked = observation.get(STACKED)
+        if stacked is not None and stacked.shape == (len(self.spec.cameras), height, width, 3):
+            # A policy that remembers only the present has acted on it before it is drawn over.
+            once = len(self.spec.settings.observation_steps) == 1
+            return np.asarray(stacked) if once else np.array(stacked)
         missing = [c for c in self.spec.cameras if c not in given]
         if missing:
             raise CapexError(
@@ -169,17 +191,21 @@ class Policy:
         return self.spec.normalizer.state_in(state)
 
 
-def load_policy(path: Path | str, device: str = "auto") -> Policy:
-    """The policy of a checkpoint, or of a training folder's last one."""
-    return make_policy(*checkpoint.load_network(Path(path)), device)
+def load_policy(path: Path | str, device: str = "auto", instructions: Path | None = None) -> Policy:
+    """The policy of a checkpoint, or of a training folder's last one; `instructions`: the encoder
+    or the file of embeddings that it was trained with, for instructions that it has none of.
+    """
+    return make_policy(*checkpoint.load_network(Path(path)), device, instructions=instructions)
 
 
 def make_policy(
-    spec: PolicySpec, net: torch.nn.Module, device: str = "auto", *, batch: int = 0
+    spec: PolicySpec,
+    net: torch.nn.Module,
+    device: str = "auto",
+    *,
+    batch: int = 0,
+    instructions: Path | None = None,
 ) -> Policy:
-    """A policy from a network. Unknown instructions get the mean embedding of the known ones."""
+    """A policy from a network."""
     assert isinstance(net, (ACT, Diffusion))
-    if isinstance(net, Diffusion) and spec.instructions:
-        with torch.no_grad():
-            net.instructions.weight[-1] = net.instructions.weight[:-1].mean(dim=0)
-    return Policy(spec, net, device, batch=batch)
+    return Policy(spec, net, device, batch=batch, instructions=instructions)

@@ -7,9 +7,11 @@ where the acting side reads them.
 from __future__ import annotations
 
 import functools
+import shutil
 import tempfile
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,10 @@ from capex.worlds.robots import settle
 Action = npt.NDArray[np.float64]
 
 
+def _says_nothing(instruction: str) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True)
 class RolloutPlan:
     """What every worker of an evaluation needs to know."""
@@ -47,6 +53,7 @@ class RolloutPlan:
     horizon: int
     stand_in: bool
     student: Mapping[str, Any]  # goes into every record
+    hearing: Callable[[str], Mapping[str, str]] = _says_nothing  # about an instruction, too
 
     def shape(self, slots: int) -> tuple[int, ...]:
         """Of the images of so many slots."""
@@ -127,11 +134,25 @@ class Rollout:
             end=ended,
             error=error,
             stand_in=self._plan.stand_in,
-            extra={"student": dict(self._plan.student)},
+            extra={"student": dict(self._plan.student), **self._plan.hearing(self.env.instruction)},
         )
         self._hooks.tell(Ended(ended, success))
         seconds = self._hooks.clock() - self._began
         return Episode(record, self._recorder.steps, {}, seconds, self._reset_s)
+
+
+@dataclass
+class Spent:
+    """Where the seconds of a rollout went; the rest of its wall time was waiting for others."""
+
+    physics_s: float = 0.0  # with judging and recording
+    drawing_s: float = 0.0
+    network_s: float = 0.0
+
+    def as_json(self, episode_s: float) -> dict[str, float]:
+        """For timing.json."""
+        busy = self.physics_s + self.drawing_s + self.network_s
+        return {**vars(self), "waiting_s": max(0.0, episode_s - busy)}
 
 
 @dataclass
@@ -143,6 +164,7 @@ class Simulation:
     slots: int
     _envs: dict[int, Env] = field(default_factory=dict)
     _rollouts: dict[int, Rollout] = field(default_factory=dict)
+    _spent: dict[int, Spent] = field(default_factory=dict)
 
     def __call__(self, message: tuple[Any, ...]) -> dict[int, SlotView]:
         method, *arguments = message
@@ -155,27 +177,36 @@ class Simulation:
         for slot, index in starts.items():
             env = self._envs[slot] = self._envs.get(slot) or worlds.make(self.plan.name)
             self._rollouts[slot] = Rollout(env, self.plan, Start(env.spec.task, index))
+            self._spent[slot] = Spent()
             seen[slot] = SlotView(env.robot_state().proprio, env.instruction)
         self._show(starts)
         return seen
 
-    def step(self, actions: Mapping[int, Action], show: Container[int]) -> dict[int, SlotView]:
-        """One control step of each slot; those in `show` that are not over are shown."""
+    def step(
+        self, actions: Mapping[int, Action], show: Container[int], network_s: float
+    ) -> dict[int, SlotView]:
+        """One control step of each slot; those in `show` that are not over are shown. `network_s`:
+        what choosing these actions took.
+        """
         seen = {}
         for slot, action in actions.items():
+            began, spent = time.perf_counter(), self._spent[slot]
             episode, env = self._rollouts[slot].apply(action), self._envs[slot]
-            ended = None if episode is None else self._commit(episode)
+            spent.physics_s += time.perf_counter() - began
+            spent.network_s += network_s
+            ended = None if episode is None else self._commit(episode, spent)
             seen[slot] = SlotView(env.robot_state().proprio, env.instruction, ended)
         self._show(slot for slot in seen if slot in show and seen[slot].ended is None)
         return seen
 
-    def _commit(self, episode: Episode) -> Summary:
+    def _commit(self, episode: Episode, spent: Spent) -> Summary:
         """Write an episode whole."""
         chain, record = Chain(self.plan.chain), episode.record
         timing = {
             "episode_s": episode.seconds,
             "reset_s": episode.reset_s,
             "unix_time": time.time(),
+            **spent.as_json(episode.seconds),
         }
         path = chain.commit(record.start, record.as_json(), timing, episode.steps)
         return summarize(LoadedEpisode(chain.path.name, path, record, timing))
@@ -183,9 +214,11 @@ class Simulation:
     def _show(self, slots: Iterable[int]) -> None:
         cameras = self.plan.cameras
         for slot in slots:
+            began = time.perf_counter()
             views = self._envs[slot].observe(cameras, self.plan.size)
             for k, camera in enumerate(cameras):
                 self._pictures[slot, k] = views[camera]
+            self._spent[slot].drawing_s += time.perf_counter() - began
 
     @functools.cached_property
     def _pictures(self) -> npt.NDArray[np.uint8]:
@@ -195,29 +228,56 @@ class Simulation:
 class Simulators:
     """The acting side's view of the workers: slot k belongs to worker k modulo their number.
     `images` has what the slots showed last.
+
+    Questions may be sent ahead of the answers: a worker takes them in turn, and `receive` gives the
+    answers in the order of sending.
     """
 
     def __init__(self, plan: RolloutPlan, slots: int, processes: int):
-        self._folder = tempfile.TemporaryDirectory(prefix="capex-evaluate-")
+        needed = int(np.prod(plan.shape(slots)))
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="capex-evaluate-", dir=memory_folder(needed)
+        )
         path = Path(self._folder.name) / "images"
         self.images = np.memmap(path, np.uint8, "w+", shape=plan.shape(slots))
         self._workers = [jobs.start(Simulation(plan, path, slots)) for _ in range(processes)]
+        self._asked: deque[list[Worker]] = deque()
+
+    def halves(self, slots: int) -> list[list[int]]:
+        """The slots in two groups, each spread over the workers: while one group's actions are
+        chosen, the other one moves.
+        """
+        every = max(1, min(len(self._workers), slots // 2))
+        groups: tuple[list[int], list[int]] = ([], [])
+        for slot in range(slots):
+            groups[slot // every % 2].append(slot)
+        return [group for group in groups if group]
 
     def begin(self, starts: Mapping[int, int]) -> dict[int, SlotView]:
         """Reset slots to their starts."""
-        return self._ask("begin", starts)
+        self._send("begin", starts)
+        return self.receive()
 
-    def step(self, actions: Mapping[int, Action], show: Container[int]) -> dict[int, SlotView]:
-        """One control step of each slot; those in `show` put their images where they are read."""
-        return self._ask("step", actions, show)
+    def step(
+        self, actions: Mapping[int, Action], show: Container[int], network_s: float = 0.0
+    ) -> None:
+        """Ask for one control step of each slot; those in `show` put their images where they are
+        read.
+        """
+        self._send("step", actions, show, network_s)
 
-    def _ask(self, method: str, by_slot: Mapping[int, Any], *more: Any) -> dict[int, SlotView]:
+    def receive(self) -> dict[int, SlotView]:
+        """What the slots of the oldest question show."""
+        workers = self._asked.popleft()
+        return {slot: seen for worker in workers for slot, seen in _receive(worker).items()}
+
+    def _send(self, method: str, by_slot: Mapping[int, Any], *more: Any) -> None:
         asked = []
         for k, worker in enumerate(self._workers):
             if share := {s: v for s, v in by_slot.items() if s % len(self._workers) == k}:
                 worker.pipe.send((method, share, *more))
                 asked.append(worker)
-        return {slot: seen for worker in asked for slot, seen in _receive(worker).items()}
+        self._asked.append(asked)
 
     def __enter__(self) -> Simulators:
         return self
@@ -226,6 +286,16 @@ class Simulators:
         for worker in self._workers:
             worker.stop()
         self._folder.cleanup()
+
+
+def memory_folder(needed: int) -> str | None:
+    """Where files of so many bytes are memory that processes share, not a disk's; None: nowhere."""
+    shared = Path("/dev/shm")
+    try:
+        free = shutil.disk_usage(shared).free
+    except OSError:
+        return None
+    return str(shared) if free > 2 * needed else None
 
 
 def _receive(worker: Worker) -> dict[int, SlotView]:

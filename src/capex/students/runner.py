@@ -49,8 +49,8 @@ class Runner:
     def __call__(
         self, images: Tensor, states: Tensor, words: Tensor, noise: Tensor | None
     ) -> Tensor:
-        """images (B, steps, cameras, H, W, 3) uint8, states (B, steps, S), words (B,), noise (1 +
-        steps, B, horizon, A) for diffusion.
+        """images (B, steps, cameras, H, W, 3) uint8, states (B, steps, S), words (B, L) embedded,
+        noise (1 + steps, B, horizon, A) for diffusion.
         """
         # Each thread has a current device of its own, and a server answers in threads.
         with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():

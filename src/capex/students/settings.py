@@ -61,6 +61,8 @@ class ActSettings:
     width: Size = 64  # channels of the ResNet's first stage
     norm: BackboneNorm = "auto"  # frozen batch norm with given backbone weights, group norm without
     crop: Count = 0  # random crop while training, centre crop afterwards; 0: the whole image
+    # Gripper and mode, where they take two values: as numbers like the others, or as classes.
+    commands: Annotated[Literal["regress", "classify"], Architecture()] = "regress"
     batch: Positive = 16
     lr: Number = 1e-5
     schedule: Schedule = "constant"
@@ -73,6 +75,7 @@ class ActSettings:
     # auto: bf16 matrix work on a CUDA GPU, fp32 elsewhere; bf16 on a CPU is refused
     precision: Annotated[Precision, Setting()] = "auto"
     still: Still = "keep"  # drop: leave out frames where nothing moves and nothing new is commanded
+    agree: Whole = 0  # so many demonstrations whose motions are most alike; 0: all of them
 
     @property
     def observation_steps(self) -> tuple[int, ...]:
@@ -107,6 +110,8 @@ class DiffusionSettings:
     features: Count = 64  # per camera
     width: Size = 64
     language: Count = 768  # size of an instruction's embedding: CLIP ViT-L/14's
+    # Without given embeddings, what is learned: one for each instruction, or an encoder of words.
+    text: Annotated[Literal["table", "words"], Architecture()] = "table"
     diffusion_steps: Count = 100
     crop: Count = 224
     batch: Positive = 16
@@ -122,6 +127,7 @@ class DiffusionSettings:
     ema_max: Number = 0.9999
     precision: Annotated[Precision, Setting()] = "auto"
     still: Still = "keep"
+    agree: Whole = 0
 
     @property
     def observation_steps(self) -> tuple[int, ...]:

@@ -9,10 +9,11 @@ from typing import Any
 from torch import nn
 
 from capex.errors import CapexError
-from capex.students.act import ACT
+from capex.students.act import ACT, Command
 from capex.students.diffusion import Diffusion
 from capex.students.normalizer import Normalizer
 from capex.students.settings import ActSettings, Settings, make_settings
+from capex.students.words import WordEncoder
 
 FORMAT = 1
 
@@ -31,6 +32,9 @@ class PolicySpec:
     norm: str = "group"  # the backbone's
     instructions: tuple[str, ...] = ()  # those it was trained on
     learned_language: bool = True  # whether the instructions' embeddings are learned or given
+    vocabulary: tuple[str, ...] = ()  # words that an encoder of ours knows
+    # Actions that are given as one of two values: column, lower, higher.
+    commands: tuple[tuple[int, float, float], ...] = ()
     initialisation: str = "random"  # in words, for tables
     training: Mapping[str, Any] = field(default_factory=dict)  # steps, seed, datasets, starts
 
@@ -48,9 +52,32 @@ class PolicySpec:
         """A freshly initialised network of this shape."""
         state, action = len(self.state_names), len(self.action_names)
         if isinstance(self.settings, ActSettings):
-            return ACT(self.settings, state, action, self.norm)
-        cameras, instructions = len(self.cameras), len(self.instructions)
-        return Diffusion(self.settings, cameras, state, action, instructions, self.learned_language)
+            affine = self.normalizer.action
+            commands = [
+                Command(k, *(float(v * affine.scale[k] + affine.offset[k]) for v in values))
+                for k, *values in self.commands
+            ]
+            return ACT(self.settings, state, action, self.norm, commands)
+        net = Diffusion(self.settings, len(self.cameras), state, action)
+        if self.language == "words":
+            net.instructions = WordEncoder(self.instructions, self.vocabulary, self.language_size)
+        else:
+            net.set_table(len(self.instructions), learned=self.learned_language)
+        return net
+
+    @property
+    def language(self) -> str:
+        """Where the embeddings of instructions come from: a learned table, our encoder of words, or
+        given; empty where no instruction is read.
+        """
+        if isinstance(self.settings, ActSettings):
+            return ""
+        return self.settings.text if self.learned_language else "given"
+
+    @property
+    def language_size(self) -> int:
+        """Numbers of an instruction's embedding."""
+        return 0 if isinstance(self.settings, ActSettings) else self.settings.language
 
     @property
     def size_json(self) -> int | list[int]:
@@ -86,6 +113,10 @@ class PolicySpec:
             fps=float(data["fps"]),
             normalizer=Normalizer.from_json(data["normalizer"]),
             learned_language=bool(data["learned_language"]),
+            vocabulary=tuple(data.get("vocabulary", ())),
+            commands=tuple(
+                (int(k), float(low), float(high)) for k, low, high in data.get("commands", ())
+            ),
             **values,
         )
         spec.require_sound()
@@ -105,6 +136,7 @@ class PolicySpec:
                 "norm, image_size or training is something else than this version writes"
             )
         names = (*self.cameras, *self.state_names, *self.action_names, *self.instructions)
+        names = (*names, *self.vocabulary)
         if not all(isinstance(name, str) for name in names):
             raise ValueError("a name is no text")
         starts = self.training.get("starts", ())

@@ -1,7 +1,8 @@
 """`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike,
 resumable, on one machine or on Ray.
 
-Sources are matched: only starts that every source of a task has are trained on. Each training runs
+Sources are matched, unless the file says otherwise: only starts that every source of a task has
+are trained on. Each training runs
 in a process of its own, and while the next one trains, finished policies are evaluated. A policy
 whose rate is constant is trained once, to the largest budget, and evaluated on the way; others are
 trained for each budget.
@@ -25,8 +26,14 @@ from capex.run.jobs import Lane
 from capex.run.store import chain_name
 from capex.students import checkpoint, data
 from capex.students.attended import roll_out
-from capex.students.evaluate import Rollouts, evaluate, judged_by_person, missing
-from capex.students.settings import ActSettings
+from capex.students.evaluate import (
+    UNADAPTED,
+    UNTRAINED,
+    Rollouts,
+    evaluate,
+    judged_by_person,
+    missing,
+)
 from capex.students.study_plan import StudyPlan
 from capex.students.train import TrainingJob, train_together
 from capex.worlds import split_name
@@ -40,21 +47,22 @@ class StudyTrial:
     rollouts: tuple[Rollouts, ...]
 
 
-def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
-    """The first starts of a task that every source has, at most `max_demonstrations`."""
-    usable = []
+def trained_starts(study: StudyPlan, task: str) -> dict[str, tuple[int, ...]]:
+    """By source, the first starts of a task that it is trained on, at most `max_demonstrations`:
+    where sources are matched, those that every source has.
+    """
+    usable: dict[str, set[int]] = {}
     for source in study.sources:
         episodes = data.of_task(data.open_pack(study.dataset(source, task)), task)
-        usable.append({e.start for e in episodes if e.trusted or study.uncertified})
-    common = set.intersection(*usable)
-    if not common:
+        usable[source] = {e.start for e in episodes if e.trusted or study.uncertified}
+    if study.matched:
+        usable = dict.fromkeys(usable, set.intersection(*usable.values()))
+    if lacking := [source for source, starts in usable.items() if not starts]:
         kind = "start" if study.uncertified else "certified start"
-        raise CapexError(
-            f"the sources {', '.join(study.sources)} have no {kind} of {task} in common; collect"
-            " the same starts"
-        )
-    chosen = tuple(sorted(common)[: study.max_demonstrations])
-    if seen := sorted(set(chosen) & set(study.starts)):
+        shared = " in common; collect the same starts" if study.matched else ""
+        raise CapexError(f"the sources {', '.join(lacking)} have no {kind} of {task}{shared}")
+    chosen = {source: tuple(sorted(s)[: study.max_demonstrations]) for source, s in usable.items()}
+    if seen := sorted(set().union(*chosen.values()) & set(study.starts)):
         raise CapexError(
             f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]});"
             " take other starts"
@@ -65,21 +73,22 @@ def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
 def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
     """Every training in the order of running: first seed first, so that a table fills evenly."""
     for seed, task in itertools.product(study.seeds, study.tasks):
-        starts = matched_starts(study, task)
-        for (policy, settings), source in itertools.product(study.policies.items(), study.sources):
-            constant = settings.schedule == "constant"
+        starts = trained_starts(study, task)
+        for (policy, given), source in itertools.product(study.policies.items(), study.sources):
+            constant = given.settings.schedule == "constant"
             for steps in study.budgets[-1:] if constant else study.budgets:
                 name = chain_name(*split_name(task), f"{source}--{policy}--s{seed}--{steps}")
                 job = TrainingJob(
                     datasets=(study.dataset(source, task),),
-                    settings=settings,
+                    settings=given.settings,
                     steps=steps,
                     out=out / "trainings" / name,
                     seed=seed,
-                    backbone=study.backbone if isinstance(settings, ActSettings) else None,
-                    keep=study.budgets if constant else (steps,),
+                    **study.beginnings(policy, task),
+                    trust_pickle=given.trust_pickle,
+                    keep=(*([0] if given.tuned else []), *(study.budgets if constant else [steps])),
                     task=task,
-                    only=starts,
+                    only=starts[source],
                     uncertified=study.uncertified,
                     save_every=study.save_every,
                     device=study.device,
@@ -89,7 +98,9 @@ def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
 
 
 def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollouts]:
-    """Of each policy that the training keeps, and where the study asks for it of fresh weights."""
+    """Of each policy that the training keeps, and where the study asks for it of fresh weights; of
+    what a fine-tuned policy begins from once a task.
+    """
     policy, source = job.labels["policy"], job.labels["source"]
     common = Rollouts(
         checkpoint.path_of(job.out, job.steps),
@@ -99,25 +110,36 @@ def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollout
         parallel=study.parallel,
         device=study.device,
         horizon=study.horizon,
+        instructions=job.instructions,
     )
-    for steps in job.keep:
+    for steps in (steps for steps in job.keep if steps):
         name, path = f"{policy}-{source}-s{job.seed}-{steps}", checkpoint.path_of(job.out, steps)
         yield replace(common, checkpoint=path, arm=name)
     first = (study.seeds[0], next(iter(study.sources)), study.budgets[-1])
-    if study.untrained and (job.seed, source, job.steps) == first:
-        yield replace(common, arm=f"{policy}-untrained", untrained=True)
+    if (job.seed, source, job.steps) == first:
+        if study.untrained:
+            yield replace(common, arm=f"{policy}-{UNTRAINED}", untrained=True)
+        if 0 in job.keep:
+            path = checkpoint.path_of(job.out, 0)
+            yield replace(common, checkpoint=path, arm=f"{policy}-{UNADAPTED}")
 
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[StudyTrial]]:
-    """Trials that run together: alone, or with `together` the sources of one task, policy and seed
-    side by side on a GPU.
+    """Trials that run together: alone, or side by side on a GPU the sources of one task, policy and
+    seed, or, where `together` is a number, so many of those that are equally long.
     """
     by_key: dict[object, list[StudyTrial]] = {}
     for trial in trials(study, out):
         job = trial.job
-        alike = (job.labels["policy"], job.seed, job.steps, job.task)
-        by_key.setdefault(alike if study.together else job.out, []).append(trial)
-    yield from by_key.values()
+        alike: object = job.out
+        if study.together is True:
+            alike = (job.labels["policy"], job.seed, job.steps, job.task)
+        elif study.together:
+            alike = (job.steps, job.keep)
+        by_key.setdefault(alike, []).append(trial)
+    for group in by_key.values():
+        most = len(group) if study.together is True else max(1, study.together)
+        yield from (group[k : k + most] for k in range(0, len(group), most))
 
 
 # Runs evaluations of one task where somebody stands beside the robot: `attended.roll_out`.

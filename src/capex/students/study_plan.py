@@ -8,8 +8,12 @@ budgets = [20000, 50000, 100000]  # training steps
 collected = "datasets/{task}-collected"
 expert = "datasets/{task}-expert"
 [policies.act]                    # any name; `policy` says which kind, the rest are settings
-policy = "act"
 lr = 1e-4
+[policies.scratch]
+policy = "diffusion"
+[policies.tuned]
+policy = "diffusion"
+init = "runs/pretrained"          # what it begins from; instructions = its embeddings
 
 On a rig also operator, judge and order, as `capex collect` has them, and arrangements: a run or a
 folder of pictures that the rollouts' starts are taken from.
@@ -28,7 +32,7 @@ from capex.campaign.names import parse_names, parse_starts
 from capex.campaign.settings import Order, read_config
 from capex.errors import CapexError, UnknownName
 from capex.setting import Setting, declared
-from capex.students.settings import Settings, make_settings, require_name
+from capex.students.settings import ActSettings, Settings, make_settings, require_name
 from capex.worlds import split_name
 
 Several = Field(min_length=1)
@@ -59,6 +63,25 @@ Starts = Annotated[str, AfterValidator(lambda text: tuple(parse_starts(text)))]
 
 
 @dataclass(frozen=True)
+class StudyPolicy:
+    """A policy of a study: its settings, and the files it begins from."""
+
+    settings: Settings
+    init: str = ""  # a policy or a checkpoint; {task} becomes the task's name, as in the others
+    instructions: str = ""  # embeddings of instructions
+    backbone: str = ""  # ResNet-18 weights
+    trust_pickle: bool = False
+
+    @property
+    def tuned(self) -> bool:
+        """Whether it begins from a trained policy."""
+        return bool(self.init)
+
+
+FILES = ("init", "instructions", "backbone")
+
+
+@dataclass(frozen=True)
 class StudyPlan:
     """What a TOML file asks for."""
 
@@ -66,7 +89,7 @@ class StudyPlan:
     tasks: Annotated[Tasks, Setting(right="a list of WORLD:TASK")]
     sources: Annotated[Sources, Setting(right="a table: name -> folder of a dataset")]
     policies: Annotated[
-        Mapping[str, Settings],
+        Mapping[str, StudyPolicy],
         Setting(kind=dict[str, Table], right="tables of settings, [policies.NAME]"),
     ]
     starts: Annotated[tuple[int, ...], Setting(kind=Starts, right='a text such as "1000:1050"')] = (
@@ -79,10 +102,15 @@ class StudyPlan:
     save_every: Annotated[int, ABOVE_0] = 5000
     uncertified: Annotated[bool, TRUTH] = False
     untrained: Annotated[bool, TRUTH] = False
-    together: Annotated[bool, TRUTH] = False
+    matched: Annotated[bool, TRUTH] = (
+        True  # sources by start, so that only the demonstrator differs
+    )
+    together: Annotated[
+        bool | AtLeast0, Setting(right="true, false, or how many trainings run side by side")
+    ] = False
     parallel: Annotated[int, Setting(0, right="a whole number, 0 for one process per core")] = 0
     device: Annotated[str, Setting(right="a text such as auto, cpu, cuda")] = "auto"
-    backbone: Annotated[Path | None, Setting(right="the path of a weights file")] = None
+    backbone: Annotated[str, Setting(right="the path of a weights file")] = ""
     operator: Annotated[Literal["person", "scripted"] | None, Setting()] = None
     judge: Annotated[Literal["now", "later"], Setting()] = "now"
     order: Annotated[Order, Setting()] = "interleave"
@@ -103,13 +131,28 @@ class StudyPlan:
         """Where a source's demonstrations of a task are."""
         return self._within(self.sources[source], task)
 
+    def beginnings(self, policy: str, task: str) -> dict[str, Any]:
+        """What a policy's trainings at a task begin from, as `TrainingJob` takes it."""
+        given = self.policies[policy]
+        return {
+            name: self._within(path, task) if (path := getattr(given, name)) else None
+            for name in FILES
+        }
+
     def _within(self, path: str, task: str) -> Path:
         return self.folder / path.replace("{task}", split_name(task)[1])
 
 
 def load_study(path: Path) -> StudyPlan:
     """Read and check a study; every name is checked before anything runs."""
-    file, known = read_config(path), declared(StudyPlan)
+    return make_study(read_config(path), path)
+
+
+def make_study(file: Mapping[str, Any], path: Path) -> StudyPlan:
+    """A study from the contents of its file, wherever they are from; `path` is what sentences name
+    and what relative paths are beside.
+    """
+    known = declared(StudyPlan)
     for key in file:
         if key not in known:
             raise UnknownName("key", key, known, where=f" of the study {path}")
@@ -121,9 +164,24 @@ def load_study(path: Path) -> StudyPlan:
     for name in (*values["policies"], *values["sources"]):
         require_name(f"{path}: a policy's or source's name", name)
     values["policies"] = {
-        name: make_settings(table.pop("policy", name), table, spelled=f"{path}: policies.{name}.")
+        name: _policy(name, table, str(path), values.get("backbone", ""))
         for name, table in values["policies"].items()
     }
-    if "backbone" in values:
-        values["backbone"] = path.parent / values["backbone"]
     return StudyPlan(folder=path.parent, **values)
+
+
+def _policy(name: str, table: Table, path: str, backbone: str) -> StudyPolicy:
+    """Of a table [policies.NAME]; ACT takes the study's backbone where it names none."""
+    settings = dict(table)
+    kind, spelled = settings.pop("policy", name), f"{path}: policies.{name}."
+    files = {key: settings.pop(key) for key in FILES if key in settings}
+    trust = settings.pop("trust_pickle", False)
+    for key, value in (*files.items(), *([("policy", kind)] if kind != name else [])):
+        if not isinstance(value, str) or not value:
+            raise CapexError(f"{spelled}{key} is {value!r}; it must be a text")
+    if not isinstance(trust, bool):
+        raise CapexError(f"{spelled}trust_pickle is {trust!r}; it must be true or false")
+    made = make_settings(kind, settings, spelled=spelled)
+    if isinstance(made, ActSettings) and backbone and "init" not in files:
+        files.setdefault("backbone", backbone)
+    return StudyPolicy(made, trust_pickle=trust, **files)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from capex.run import load_chain
 from capex.run.files import write_bytes
 from capex.run.stats import wilson
 from capex.run.store import find_run
+
+TIMES = ("physics", "drawing", "network", "waiting")
 
 
 def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
@@ -30,6 +34,18 @@ def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
         interval = f"{low:.2f} .. {high:.2f}"
         rows.append((chain.path.name, counts, rate, interval, middle))
     return rows
+
+
+def time_shares(timings: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Where the seconds of rollouts went, as shares of their wall time; empty where none of them
+    tells.
+    """
+    told = [t for t in timings if "waiting_s" in t and t["episode_s"] > 0]
+    return {
+        part: statistics.fmean(t[f"{part}_s"] / t["episode_s"] for t in told)
+        for part in TIMES
+        if told
+    }
 
 
 def study_tables(out: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from capex.errors import CapexError
@@ -21,6 +22,7 @@ from capex.students.data import Demonstrations
 from capex.students.device import choose_device, prepare, working_dtype
 from capex.students.diffusion import Diffusion
 from capex.students.graph import Stepper
+from capex.students.hearing import vocabulary_of
 from capex.students.resnet import load_backbone
 from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings, Settings
 from capex.students.spec import PolicySpec
@@ -44,7 +46,7 @@ class TrainingJob:
     init: Path | None = None  # a policy to begin from
     trust_pickle: bool = False
     uncertified: bool = False
-    keep: tuple[int, ...] = ()  # steps whose policies stay
+    keep: tuple[int, ...] = ()  # steps whose policies stay; 0: what training begins from
     task: str = ""  # only demonstrations of this WORLD:TASK; all of them when empty
     only: tuple[int, ...] = ()  # only demonstrations of these starts; all of them when empty
     save_every: int = 5000
@@ -150,6 +152,7 @@ def _begin(job: TrainingJob, device: torch.device, announce: Announce) -> Runnin
         task=job.task,
         only=job.only,
         drop_still=job.settings.still == "drop",
+        agree=job.settings.agree,
     )
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, device)
@@ -173,8 +176,10 @@ def _run(
     running: Sequence[Running], stepper: Stepper, first: int, report: OnProgress, announce: Announce
 ) -> list[Path]:
     job, parts = running[0].job, running[0].trainer.parts
-    lines = [curves.Curve(r.job.out / "curve.csv", parts, first) for r in running]
+    lines = [curves.Curve(r.job.out / curves.CURVE, parts, first) for r in running]
     save_at = {job.steps, *job.keep, *range(job.save_every, job.steps, job.save_every)}
+    if first == 0 and 0 in save_at:
+        _save(running, 0)
     mark, marked = time.perf_counter(), first
     for step in range(first, job.steps):
         stepper.advance(step)
@@ -197,10 +202,7 @@ def _run(
                 curve.add(done, means, speed)
                 report(TrainingProgress(done, job.steps, means, speed))
         if done in save_at:
-            for r in running:
-                spec = replace(r.spec, training={**r.spec.training, "steps": done})
-                checkpoint.save(r.job.out, done, r.trainer, spec, {"job": r.job.identity()})
-                checkpoint.prune(r.job.out, r.job.keep)
+            _save(running, done)
             mark = time.perf_counter()
     for r, curve in zip(running, lines, strict=True):
         picture, count = r.job.out / "curve.png", r.spec.training["episodes"]
@@ -212,6 +214,14 @@ def _run(
                 " curve.csv"
             )
     return [checkpoint.path_of(r.job.out, job.steps) for r in running]
+
+
+def _save(running: Sequence[Running], done: int) -> None:
+    """The checkpoints of a step, and no older ones that nobody asked to keep."""
+    for r in running:
+        spec = replace(r.spec, training={**r.spec.training, "steps": done})
+        checkpoint.save(r.job.out, done, r.trainer, spec, {"job": r.job.identity()})
+        checkpoint.prune(r.job.out, r.job.keep)
 
 
 def describe(
@@ -247,22 +257,52 @@ def describe(
         fps=demonstrations.fps,
         normalizer=fitted,
         norm=norm,
-        instructions=demonstrations.instructions if isinstance(settings, DiffusionSettings) else (),
+        commands=_commands(settings, demonstrations, actions),
         learned_language=isinstance(settings, DiffusionSettings) and job.instructions is None,
+        **_language(job, settings, demonstrations),
         initialisation="random" if job.backbone is None else f"backbone {job.backbone.name}",
         training={
             "seed": job.seed,
             "datasets": list(demonstrations.names),
             "episodes": len(demonstrations.episodes),
             "frames": len(states),
+            "instructions": len(demonstrations.instructions),
             "starts": sorted({(e.world, e.task, e.start, e.seed) for e in demonstrations.episodes}),
             "sources": sorted({e.source for e in demonstrations.episodes}),
             "stand_in": any(e.stand_in for e in demonstrations.episodes),
             "labels": dict(job.labels),
+            "tuned": job.init is not None,
             "versions": versions() | {"torch": torch.__version__},
         },
     )
     return (spec, None) if pretrained is None else pretrained.adapt(spec)
+
+
+def _commands(
+    settings: Settings, demonstrations: Demonstrations, actions: npt.NDArray[np.float32]
+) -> tuple[tuple[int, float, float], ...]:
+    """Gripper and mode where they take exactly two values, if they are to be classes."""
+    if not isinstance(settings, ActSettings) or settings.commands == "regress":
+        return ()
+    named = [k for k, n in enumerate(demonstrations.action_names) if n.endswith(data.COMMANDS)]
+    values = {k: np.unique(actions[:, k]).tolist() for k in named}
+    return tuple((k, v[0], v[1]) for k, v in values.items() if len(v) == 2)
+
+
+def _language(
+    job: TrainingJob, settings: Settings, demonstrations: Demonstrations
+) -> dict[str, tuple[str, ...]]:
+    """The instructions whose embeddings the policy has, first those that it is trained on; behind
+    them the others of a given file, so that they travel with the checkpoint.
+    """
+    if not isinstance(settings, DiffusionSettings):
+        return {}
+    trained = demonstrations.instructions
+    if job.instructions is not None:
+        others = language.cached(job.instructions)
+        return {"instructions": tuple(dict.fromkeys((*trained, *others)))}
+    known = vocabulary_of(trained) if settings.text == "words" else ()
+    return {"instructions": trained, "vocabulary": known}
 
 
 def _give_language(job: TrainingJob, spec: PolicySpec, net: torch.nn.Module) -> None:
@@ -270,6 +310,7 @@ def _give_language(job: TrainingJob, spec: PolicySpec, net: torch.nn.Module) -> 
     if job.instructions is not None and isinstance(net, Diffusion):
         given = language.read(job.instructions, spec.instructions, net.settings.language)
         vectors = torch.from_numpy(given)
+        assert isinstance(net.instructions, torch.nn.Embedding)
         with torch.no_grad():
             net.instructions.weight.copy_(torch.cat([vectors, vectors.mean(dim=0, keepdim=True)]))
 

@@ -16,8 +16,9 @@ from PIL import Image as Picture
 from capex.dataset.inspect.model import Findings, Frames, FrameShot
 from capex.dataset.inspect.opening import open_dataset
 from capex.errors import CapexError
+from capex.models.pictures import encode_jpeg
 from capex.studio.guard import Refused
-from capex.studio.stage import WIDTHS, jpeg
+from capex.studio.stage import WIDTHS
 
 OPENED_MAX, FRAMES_MAX = 4, 600  # datasets, and JPEGs, that are kept
 AHEAD = 12  # frames that are decoded along with one
@@ -94,7 +95,7 @@ class Shelf:
                     raise CapexError(shot.wrong)
                 return
             if playing.at >= tick:
-                self._frames[key, playing.at] = jpeg(fitted(shot.pixels, key[3]))
+                self._frames[key, playing.at] = encode_jpeg(fitted(shot.pixels, key[3]))
                 while len(self._frames) > FRAMES_MAX:
                     self._frames.popitem(last=False)
             playing.at += 1

@@ -7,7 +7,6 @@ over it.
 
 from __future__ import annotations
 
-import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,23 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from PIL import Image as Picture
-
 from capex.dataset.views import Views, open_views
 from capex.errors import CapexError
 from capex.method.record import EpisodeRecord
+from capex.models.pictures import encode_jpeg
 from capex.run import read_record
 from capex.run.frames import has_frames
 from capex.run.steps import StepArrays, read_steps
 from capex.studio.guard import Refused
-from capex.worlds import Image
 from capex.worlds.cache import Environments
 
 KEPT_BYTES = 96 * 2**20  # of frames
 OPENED_MAX = 4  # episodes whose arrays are kept
 AHEAD_DRAWN, AHEAD_RECORDED = 2, 48  # frames beyond the one asked for; a recording is decoded anew
 WIDTHS = (192, 320, 480, 640)
-JPEG_QUALITY = 80
 T = TypeVar("T")
 
 
@@ -119,7 +115,9 @@ class Stage:
             model = views.camera_model(camera, at, size)
             tips = {n: _rounded(p.position_m) for n, p in views.tips(at).items()}
             projection = None if model is None else _rounded(model.matrix.ravel(), 9)
-            self._keep((episode, camera, at, width), Frame(jpeg(images[camera]), projection, tips))
+            self._keep(
+                (episode, camera, at, width), Frame(encode_jpeg(images[camera]), projection, tips)
+            )
         with self._lock:
             return self._frames[episode, camera, tick, width]
 
@@ -158,10 +156,3 @@ class Stage:
 
 def _rounded(values: Any, digits: int = 4) -> list[float]:
     return [round(float(v), digits) for v in values]
-
-
-def jpeg(image: Image) -> bytes:
-    """An image as a page shows it."""
-    out = io.BytesIO()
-    Picture.fromarray(image).save(out, format="JPEG", quality=JPEG_QUALITY)
-    return out.getvalue()

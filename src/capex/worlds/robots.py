@@ -50,6 +50,15 @@ def glimpse(env: Env, cameras: Sequence[str], size: tuple[int, int]) -> dict[str
     return look(cameras, size)
 
 
+def brake(env: Env) -> None:
+    """Stop the arms of a rig where they are, on the way to a goal ahead of them; other worlds stand
+    still between two ticks anyway.
+    """
+    halt: Callable[[], None] | None = getattr(env, "brake", None)
+    if halt is not None:
+        halt()
+
+
 def settle(env: Env) -> None:
     """Wait until the arms of a rig keep still, which ends a stop of its guard's."""
     rest: Callable[[], None] | None = getattr(env, "settle", None)

@@ -26,10 +26,13 @@ from typing import Any
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, CutOff, Invalid, Moved, run_attempt
 from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Failed, Lost, Message, Setup
+from capex.campaign.names import parse_resources
 from capex.errors import CapexError
 from capex.models import ChatSettings, Usage
+from capex.models.exchanges import append
 from capex.run.cluster import Cluster, import_ray
 from capex.run.files import TEMPORARY
+from capex.run.pace import Rate, Turn
 from capex.run.spend import Spend
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain
 from capex.run.summary import Summary
@@ -72,6 +75,14 @@ class DriverActor:
         """Replace a reservation with the actual cost."""
         self._spend.settle(ticket, usd, usage, reply=reply)
 
+    def turn(self, rate: Rate, tokens: int) -> Turn:
+        """Count a request against the provider's limits, which all nodes share."""
+        return self._spend.turn(rate, tokens)
+
+    def used(self, turn: Turn, more: int) -> None:
+        """Count more tokens for a request, or fewer."""
+        self._spend.used(turn, more)
+
     def moved(
         self, ticket: int, moved: Moved, chain: Chain, start: int, fresh: Mapping[str, bytes]
     ) -> None:
@@ -82,12 +93,7 @@ class DriverActor:
             return
         self._news.append((ticket, moved))
         for name, lines in fresh.items():
-            folder = self._folder(chain, start)
-            folder.mkdir(parents=True, exist_ok=True)
-            with open(folder / name, "ab") as out:
-                out.write(lines)
-                out.flush()
-                os.fsync(out.fileno())
+            append(self._folder(chain, start) / name, lines)
 
     def take(self) -> list[tuple[int, Moved]]:
         """All news since the last time."""
@@ -129,6 +135,13 @@ class _RemoteSpend:
         self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
     ) -> None:
         import_ray().get(self.actor.settle.remote(ticket, usd, usage, reply))
+
+    def turn(self, rate: Rate, tokens: int) -> Turn:
+        turn: Turn = import_ray().get(self.actor.turn.remote(rate, tokens))
+        return turn
+
+    def used(self, turn: Turn, more: int) -> None:
+        self.actor.used.remote(turn, more)
 
 
 @dataclass(frozen=True)
@@ -206,11 +219,14 @@ class _Sent:
 class RayCluster:
     """Attempts as tasks of a Ray cluster."""
 
-    def __init__(self, setup: Setup, address: str, slots: int | None = None):
+    def __init__(
+        self, setup: Setup, address: str, slots: int | None = None, resources: str | None = None
+    ):
+        """`resources`: what an attempt takes of a node, by the names that the cluster has."""
+        taken = {"CPU": CPUS} if resources is None else parse_resources(resources)
         self._cluster = Cluster(address)
         self._ray = ray = self._cluster.ray
-        cpus = float(ray.cluster_resources().get("CPU", 1.0))
-        self.slots = slots if slots is not None else max(1, int(cpus / CPUS))
+        self.slots = slots if slots is not None else self._room(taken)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -220,7 +236,9 @@ class RayCluster:
         # As in the other engines.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}
         options = {
-            "num_cpus": CPUS,
+            "num_cpus": taken.pop("CPU", 0),
+            "num_gpus": taken.pop("GPU", 0),
+            "resources": taken,
             "max_retries": 0,
             "scheduling_strategy": "SPREAD",
             "runtime_env": {"env_vars": threads},
@@ -236,6 +254,17 @@ class RayCluster:
         )
         self._sent: dict[Any, _Sent] = {}
         self._messages: deque[Message] = deque()
+
+    def _room(self, taken: Mapping[str, float]) -> int:
+        """Attempts that the nodes have room for now."""
+        there: dict[str, float] = self._ray.cluster_resources()
+        if lacking := [name for name in taken if name not in there]:
+            self._cluster.close()
+            raise CapexError(
+                f"--ray-resources: no node of the cluster has {' and '.join(lacking)}; start one"
+                " that does, or say with --slots how many attempts may wait for it"
+            )
+        return max(1, int(min(there[name] / amount for name, amount in taken.items())))
 
     def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt somewhere in the cluster."""

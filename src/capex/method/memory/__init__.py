@@ -17,7 +17,7 @@ from capex.method.features import FEATURES
 from capex.method.memory.failures import FAILURES_MAX, Failure, digest_failure
 from capex.method.memory.references import REFERENCES_MAX, Reference, Source, digest
 from capex.method.memory.skeleton import Skeleton
-from capex.method.record import EpisodeRecord
+from capex.method.record import TAKEOVERS, EpisodeRecord
 from capex.pose import Array
 
 _ROWS_AT_FIRST = 256
@@ -82,6 +82,8 @@ class Memory:
         if self._task and name != self._task:
             other = f"an attempt at {name} does not belong in it"
             raise CapexError(f"this memory is about {self._task}; {other}")
+        if record.extra.get(TAKEOVERS):  # neither outcome is the model's
+            record = replace(record, success=None)
         reference = digest(record, images or {}) if record.success else None
         self._append(record)
         self._task = name

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from capex.models.pictures import encode_jpeg
 from capex.run.arrangements import Arrangement, arrangements_of, find_arrangement, read_image
 from capex.run.files import bytes_of
 from capex.run.matching import LIVE, compare, scene_to_arrange
@@ -19,7 +20,6 @@ from capex.run.store import Run
 from capex.studio.answers import Asked, changes, get, post, stream, text_of
 from capex.studio.guard import Refused
 from capex.studio.rooms.room import Room, Studio
-from capex.studio.stage import jpeg
 
 EVERY_S, LOOK_S = 0.2, 1.0  # how often a scene is looked at, and new ones are looked for
 NOTES_MAX = 500
@@ -82,7 +82,7 @@ def _picture(studio: Studio, asked: Asked) -> Response:
     if kind != "edges":
         raise Refused(400, f"a picture is '{kind[:40]}'; valid: live, stored, edges")
     difference = compare(read_image(stored.images[camera]), read_image(live))
-    return Response(jpeg(difference.edges), media_type="image/jpeg")
+    return Response(encode_jpeg(difference.edges), media_type="image/jpeg")
 
 
 def _stored(studio: Studio, run: str, scene: Mapping[str, Any]) -> Arrangement | None:

@@ -16,6 +16,7 @@ from capex.method.features import FEATURES
 from capex.report.calibration import Judged, judge
 from capex.run import LoadedChain, LoadedEpisode, load_chain
 from capex.run.counterfactual import read_counterfactual
+from capex.run.stats import wilson
 from capex.studio.answers import Asked, get
 from capex.studio.rooms.room import Room, Studio
 
@@ -102,7 +103,10 @@ def _predictors(told: Sequence[Dot], learned: bool) -> list[dict[str, Any]]:
 
 
 def _judged(judged: Judged, n: int) -> dict[str, Any]:
-    bins = [asdict(b) for b in judged.bins if b.count]
+    bins = []
+    for found in (b for b in judged.bins if b.count):
+        least, most = wilson(round(found.reached * found.count), found.count)
+        bins.append({**asdict(found), "least": least, "most": most})
     return {**vars(judged), "bins": bins, "n": n}
 
 

@@ -4,21 +4,23 @@ one run.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from capex.campaign.board import ChainLine
+from capex.campaign.repair import collect_command
 from capex.campaign.status import CampaignStatus
 from capex.errors import CapexError
 from capex.run import LoadedEpisode
 from capex.run.store import Run
 from capex.studio.answers import Asked, changes, get, stream
+from capex.studio.library import MANIFEST
 from capex.studio.rooms.room import Room, Studio
 
 EVERY_S = 1.0
@@ -43,10 +45,16 @@ ROOM = Room("campaigns", "Campaigns", _routes)
 
 
 def everything(studio: Studio) -> dict[str, Any]:
-    """Every run in short, live ones first, then by the time of their last change."""
+    """Every run in short, live ones first, then those that were stopped, then by the time of
+    their last change.
+    """
     rows = [_short(studio, name, run) for name, run in studio.library.runs().items()]
-    rows.sort(key=lambda row: (not row.get("running"), -row["changed"], row["name"]))
+    rows.sort(key=_order)
     return {"runs": rows}
+
+
+def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+    return not row.get("running"), not row.get("unfinished"), -row["changed"], row["name"]
 
 
 def _short(studio: Studio, name: str, run: Run) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
     """What the page shows of a run."""
     manifest, board = status.run.manifest, status.board
     settings = manifest.get("settings", {})
-    total = line_of(board.total)
+    total = board.total.as_json()
     forecast = board.forecast() if status.running else None
     phases = Counter(m.phase for line in board.lines.values() for m in line.now.values())
     spent = status.account.total_usd if status.account is not None else None
@@ -72,7 +80,9 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
         "stand_in": bool(manifest.get("stand_in")),
         "state": status.state,
         "running": status.running,
-        "chains": [line_of(line) for line in board.lines.values()],
+        "unfinished": status.unfinished,
+        "command": _command(status),
+        "chains": [line.as_json() for line in board.lines.values()],
         "total": total,
         "hours_left": board.hours_left,
         "usd": float(spent) if spent is not None and manifest.get("price") else None,
@@ -88,28 +98,16 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
     }
 
 
-def line_of(line: ChainLine) -> dict[str, Any]:
-    """One chain, or all of them together."""
-    low, high = line.interval
-    left = line.left
-    return {
-        "chain": line.chain,
-        "episodes": line.episodes,
-        "wanted": line.wanted,
-        "until": line.until,
-        "successes": line.successes,
-        "judged": line.judged,
-        "low": low,
-        "high": high,
-        "invalid": line.invalid,
-        "unjudged": line.unjudged,
-        "left": None if left is None or math.isinf(left) else left,
-        "usd": None if line.usd is None else line.usd[0],
-        "state": line.state,
-        "now": [
-            {k: v for k, v in vars(moved).items() if k != "chain"} for moved in line.now.values()
-        ],
-    }
+def _command(status: CampaignStatus) -> str | None:
+    path = status.run.path
+    changed_ns = (path / MANIFEST).stat().st_mtime_ns
+    return _continuing(path, changed_ns) if status.unfinished else None
+
+
+@lru_cache(maxsize=256)
+def _continuing(path: Path, changed_ns: int) -> str | None:
+    """The command that goes on with a run that was stopped, read again once it changes."""
+    return collect_command(Run(path))
 
 
 def run_page(studio: Studio, name: str) -> dict[str, Any]:
@@ -117,7 +115,7 @@ def run_page(studio: Studio, name: str) -> dict[str, Any]:
     status = studio.heads.status(studio.library.run(name))
     chains = [
         {
-            **line_of(status.board.lines[chain.name]),
+            **status.board.lines[chain.name].as_json(),
             "world": chain.world,
             "task": chain.task,
             "arm": chain.arm,

@@ -1,5 +1,6 @@
 """The seventh room: a person drives a world from the page, and what they do is recorded like any
-other demonstrator's, as `human`. One person at a time.
+other demonstrator's, as `human`; or takes a campaign's attempt over for a while. One person at
+a time.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -21,25 +22,32 @@ from capex.campaign.api import demonstrate
 from capex.campaign.names import parse_names
 from capex.campaign.page_operator import PageOperator
 from capex.campaign.teleoperation import Teleoperator
+from capex.campaign.wheel import Message, Wheel
 from capex.errors import CapexError
+from capex.run.live import under_way
 from capex.run.store import Run
 from capex.studio.answers import Asked, get, number_of, text_of, to_json
 from capex.studio.guard import Refused
 from capex.studio.library import MANIFEST
+from capex.studio.relay import Place, Relay
 from capex.studio.rooms.room import Room, Studio
-from capex.studio.wheel import Wheel
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 DEVICES = ("keyboard", "gamepad", "pointer")
 HUMAN = "human"
 OWN_RIGS = (f"{worlds.RIG}room", f"{worlds.RIG}room-live")  # simulated rooms of the package
 OFFERED = ("kitchen",)  # worlds whose tasks are listed; every other can be named
+T = TypeVar("T")
 TAKEN = "somebody else drives already; one person drives at a time"
 
 
 def _routes(studio: Studio) -> Sequence[BaseRoute]:
     seat = Seat(studio)
-    return [Route("/api/drive", get(seat.about)), WebSocketRoute("/api/drive/wheel", seat.drive)]
+    return [
+        Route("/api/drive", get(seat.about)),
+        WebSocketRoute("/api/drive/wheel", seat.drive),
+        WebSocketRoute("/api/drive/takeover", seat.take_over),
+    ]
 
 
 ROOM = Room("drive", "Drive", _routes)
@@ -78,31 +86,64 @@ class Seat:
 
     async def drive(self, page: WebSocket) -> None:
         """One attempt of one person."""
+        trip = await self._seated(page, self._trip)
+        if trip is None:
+            return
+        loop, out = asyncio.get_running_loop(), asyncio.Queue[Message]()
+
+        def tell(message: Message) -> None:
+            loop.call_soon_threadsafe(out.put_nowait, message)
+
+        wheel = Wheel(tell)
+        threading.Thread(target=self._attempt, args=(trip, wheel), daemon=True).start()
+        listening = asyncio.create_task(_listen(page, wheel))
+        try:
+            await _speak(page, wheel, out)
+        finally:
+            wheel.leave()
+            listening.cancel()
+
+    async def take_over(self, page: WebSocket) -> None:
+        """One person's turn in an attempt of a running campaign."""
+        place = await self._seated(page, self._place)
+        if place is None:
+            return
+        try:
+            await Relay(page, place).run()
+        finally:
+            self._taken.release()
+
+    async def _seated(self, page: WebSocket, read: Callable[[Mapping[str, Any]], T]) -> T | None:
+        """What a page wants, once it has the seat; None where it does not get it, after it was told
+        why.
+        """
         await page.accept()
         if not self._taken.acquire(blocking=False):
             await page.send_text(to_json({"event": "failed", "error": TAKEN}))
             await page.close(4409)
-            return
-        wheel, trip = Wheel(asyncio.get_running_loop()), None
+            return None
+        wanted = None
         try:
-            trip = self._trip(_object(await page.receive_text()))
+            wanted = read(_object(await page.receive_text()))
         except CapexError as refusal:
             await page.send_text(to_json({"event": "failed", "error": str(refusal)}))
             await page.close(4400)
         except (WebSocketDisconnect, KeyError):  # gone, or no text
             pass
         finally:
-            if trip is None:
+            if wanted is None:
                 self._taken.release()
-        if trip is None:
-            return
-        threading.Thread(target=self._attempt, args=(trip, wheel), daemon=True).start()
-        listening = asyncio.create_task(_listen(page, wheel))
-        try:
-            await _speak(page, wheel)
-        finally:
-            wheel.leave()
-            listening.cancel()
+        return wanted
+
+    def _place(self, body: Mapping[str, Any]) -> Place:
+        name = text_of(body, "run")
+        chain, start = (
+            self.studio.library.chain(name, text_of(body, "chain")),
+            number_of(body, "start"),
+        )
+        if under_way(chain, start) is None:
+            raise Refused(409, f"start {start} is not under way; there is nothing to take over")
+        return Place(chain, start, text_of(body, "by", 80), _device(body))
 
     def _trip(self, body: Mapping[str, Any]) -> Trip:
         name, start = text_of(body, "task", 200), number_of(body, "start")
@@ -117,10 +158,7 @@ class Seat:
             raise Refused(409, f"'{run}' is a link; choose another name")
         if Run(out).chain(world, task, HUMAN).episode(start).is_dir():
             raise Refused(409, f"start {start} of {name} has been driven into '{run}' already")
-        device = str(body.get("device", DEVICES[0]))
-        if device not in DEVICES:
-            raise Refused(400, f"a device is '{device[:40]}'; valid: {', '.join(DEVICES)}")
-        return Trip(f"{world}:{task}", start, out, text_of(body, "by", 80), device)
+        return Trip(f"{world}:{task}", start, out, text_of(body, "by", 80), _device(body))
 
     def _allow(self, world: str) -> None:
         """A page may name no file and no module of its own."""
@@ -159,6 +197,13 @@ class Seat:
             wheel.tell(None)
 
 
+def _device(body: Mapping[str, Any]) -> str:
+    device = str(body.get("device", DEVICES[0]))
+    if device not in DEVICES:
+        raise Refused(400, f"a device is '{device[:40]}'; valid: {', '.join(DEVICES)}")
+    return device
+
+
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
@@ -177,8 +222,8 @@ async def _listen(page: WebSocket, wheel: Wheel) -> None:
         wheel.leave()
 
 
-async def _speak(page: WebSocket, wheel: Wheel) -> None:
-    while (message := await wheel.out.get()) is not None:
+async def _speak(page: WebSocket, wheel: Wheel, out: asyncio.Queue[Message]) -> None:
+    while (message := await out.get()) is not None:
         try:
             if isinstance(message, bytes):
                 await page.send_bytes(message)

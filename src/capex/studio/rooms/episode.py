@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from capex.errors import CapexError
 from capex.method.observation import command_text
-from capex.method.record import EpisodeRecord, Turn, WaypointRecord
+from capex.method.record import TAKEOVERS, EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log, read_times
 from capex.plan import orientation_matrix
 from capex.pose import Array
@@ -25,6 +25,7 @@ from capex.run import LoadedEpisode, load_episode
 from capex.run.forks import SavedState
 from capex.run.live import find_picture
 from capex.run.requests import IN_RECORD
+from capex.run.steps import read_steps
 from capex.run.store import Run
 from capex.studio.answers import Asked, get, number_of
 from capex.studio.guard import Refused
@@ -43,6 +44,7 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
         ),
         Route("/api/episode/exchanges", get(lambda asked: _exchanges(studio, asked))),
         Route("/api/episode/others", get(lambda asked: _others(studio, asked))),
+        Route("/api/episode/apart", get(lambda asked: _apart(studio, asked))),
     ]
 
 
@@ -77,6 +79,10 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
         "weights": record.extra.get("weights"),
         "ledger": record.extra.get("ledger"),
         "words": record.extra.get(IN_RECORD, []),
+        "takeovers": [
+            {k: v for k, v in row.items() if k != "moves"}
+            for row in record.extra.get(TAKEOVERS, ())
+        ],
         "turns": [turn_of(turn) for turn in record.turns],
         "fork": [_fork_line(episode, turn) for turn in record.turns],
     }
@@ -204,6 +210,24 @@ def _others(studio: Studio, asked: Asked) -> dict[str, Any]:
     for name, run in studio.library.runs().items():
         found += [row for row in _same_start(studio, name, run, record) if row["path"] != str(here)]
     return {"others": found[:OTHERS_MAX]}
+
+
+def _apart(studio: Studio, asked: Asked) -> dict[str, Any]:
+    """Where two episodes of one start first differ: the first step whose commands are not the same,
+    and the decision of the first one that it belongs to.
+    """
+    second = {name: asked.get(f"{name}2", "") for name in ("run", "chain", "episode")}
+    folders = _path(studio, asked), _path(studio, second)
+    actions, others = (read_steps(folder)["actions"] for folder in folders)
+    both = min(len(actions), len(others))
+    if actions.shape[1:] != others.shape[1:]:
+        both = 0
+    differ = np.flatnonzero((actions[:both] != others[:both]).any(axis=1))
+    step = int(differ[0]) if differ.size else both
+    if step == len(actions) == len(others):
+        return {"step": None, "decision": None}
+    turns = [turn for turn in load_episode(folders[0]).record.turns if turn.step <= step]
+    return {"step": step, "decision": turns[-1].decision if turns else None}
 
 
 def _same_start(studio: Studio, name: str, run: Run, record: EpisodeRecord) -> list[dict[str, Any]]:

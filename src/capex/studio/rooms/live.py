@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
@@ -16,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from capex.run import requests
 from capex.run.files import TEMPORARY
-from capex.run.live import find_picture, read_events, under_way
+from capex.run.live import find_picture, read_events, screens, under_way, watch, watched_at
 from capex.run.requests import WORDS_MAX
 from capex.run.store import Chain, Run
 from capex.studio.answers import BEAT_S, Asked, get, number_of, post, stream, text_of
@@ -26,6 +27,7 @@ from capex.studio.rooms.room import Room, Studio
 EVERY_S = 0.08  # how often a followed attempt is looked at
 LOOK_S = 0.5  # how often a new one is looked for
 PICTURE_S = 3.0  # how long a picture that was announced is waited for
+FRAME_S = 1.0  # how long a page waits for a camera's next picture before it asks again
 SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -41,6 +43,7 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
         Route("/api/live", get(lambda _: {"attempts": attempts(studio)})),
         Route("/api/live/events", events),
         Route("/api/live/picture", get(lambda asked: _picture(studio, asked))),
+        Route("/api/live/frame", get(lambda asked: _frame(studio, asked))),
         Route("/api/live/requests", get(lambda asked: _requests(studio, asked))),
         Route("/api/live/ask", post(lambda body: _ask(studio, body)), methods=["POST"]),
     ]
@@ -158,6 +161,25 @@ def _picture(studio: Studio, asked: Asked) -> Response:
         if time.monotonic() > until or under_way(chain, start) is None:
             raise Refused(404, f"there is no picture {sha[:12]} of start {start}")
         time.sleep(0.03)
+
+
+def _frame(studio: Studio, asked: Asked) -> Response:
+    """What a rig's camera sees now, once it is newer than the one that the page has."""
+    chain = studio.library.chain(asked.get("run", ""), asked.get("chain", ""))
+    folder = under_way(chain, number_of(asked, "start"))
+    if folder is None:
+        raise Refused(404, "the attempt is not under way any more")
+    after, until = asked.get("after", ""), time.monotonic() + FRAME_S
+    if time.time() - watched_at(folder) > 1.0:
+        watch(folder)
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError, KeyError):
+            path = screens(folder)[asked.get("camera", "")]
+            if (taken := str(path.stat().st_mtime_ns)) != after:
+                headers = {"X-Taken": taken, "Cache-Control": "no-store"}
+                return Response(path.read_bytes(), media_type="image/jpeg", headers=headers)
+        time.sleep(0.008)
+    return Response(status_code=204)
 
 
 def _requests(studio: Studio, asked: Mapping[str, Any]) -> dict[str, Any]:

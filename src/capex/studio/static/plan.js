@@ -1,12 +1,24 @@
 // A plan in a picture, and its confidences: what the robot will do next, and how sure that is. Colours and words are the report's.
 import { confidence, h, s } from "./dom.js";
+import { term } from "./words.js";
 
 // In photographs colours are the same in a light and a dark page: the report's stopped, deferred and done.
 const RAMP = [[0, [255, 77, 94]], [0.5, [255, 210, 63]], [1, [53, 197, 124]]];
 const POINTER_M = 0.035;
-const FATES = { reached: "done", gripper: "done", base: "done", terminal: "done", deferred: "deferred", "not executed": "skipped", "out of steps": "skipped", ended: "skipped" };
+const FATES = { reached: "done", gripper: "done", base: "drove", terminal: "done", deferred: "deferred", "not executed": "skipped", "out of steps": "skipped", ended: "skipped" };
 
 export const fate = (status) => FATES[status] ?? "stopped";
+
+// A base motion in words that need no signs: back 12 cm, right 6 cm.
+const BASE = [/base forward (-?\d+) cm, left (-?\d+) cm, turn (-?\d+) deg/, /base moved (-?\d+) cm forward, (-?\d+) cm left, turned (-?\d+) deg left/];
+export function plainly(text) {
+  const way = (value, plus, minus, unit) => (Number(value) ? `${value > 0 ? plus : minus} ${Math.abs(value)} ${unit}` : null);
+  const words = (verb, still) => (_, forward, left, turn) => `base ${verb}${[way(forward, "ahead", "back", "cm"), way(left, "left", "right", "cm"), way(turn, "turn left", "turn right", "deg")].filter(Boolean).join(", ") || still}`;
+  return text.replace(BASE[0], words("", "stays")).replace(BASE[1], words("moved ", "not at all"));
+}
+
+// Why a waypoint waits: its own trust, or that of the one that its tail follows.
+const why = (plan, k, tau) => (k > plan.count ? `deferred: follows waypoint ${plan.count + 1}` : `deferred: trusted ${confidence(trust(plan.waypoints[k]))}, less than ${confidence(tau)}`);
 
 export function trustColour(p) {
   if (p === null || p === undefined) return "#ffffff";
@@ -29,14 +41,14 @@ const at = ([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`;
 const trust = (row) => row.calibrated ?? row.stated;
 
 export function describe(row, k, outcome) {
-  const words = [`waypoint ${k + 1}: ${row.command}`];
+  const words = [`waypoint ${k + 1}: ${plainly(row.command)}`];
   if (row.stated !== null) words.push(`stated ${confidence(row.stated)}`);
   if (row.calibrated !== null) words.push(`calibrated ${confidence(row.calibrated)}`);
   return words.join(", ") + (outcome ? `: ${outcome.report}` : "");
 }
 
-// plan: { waypoints, count, tips at its beginning, outcomes by k, current }; `now`: where the tips are. `choose(k)` is called for a dot.
-export function overlay(camera, plan, now = null, choose = null) {
+// plan: { waypoints, count, tips at its beginning, outcomes by k, current }; `now`: where the tips are, with `named` beside them. `choose(k)` is called for a dot.
+export function overlay(camera, plan, now = null, choose = null, named = "") {
   const [width, height] = camera.size;
   const unit = Math.max(width, height) / 512;
   const svg = s("svg", { class: "plan trust", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": plan ? `plan of ${plan.waypoints.length} waypoints, ${plan.count} committed` : "no plan yet" });
@@ -46,7 +58,9 @@ export function overlay(camera, plan, now = null, choose = null) {
   }
   for (const tip of Object.values(now ?? {})) {
     const p = project(camera, tip);
-    if (p) svg.append(s("circle", { class: "tip", cx: p[0], cy: p[1], r: 5 * unit, style: { "stroke-width": `${2.5 * unit}` } }));
+    if (!p) continue;
+    svg.append(s("circle", { class: "tip", cx: p[0], cy: p[1], r: 8 * unit, style: { "stroke-width": `${2.5 * unit}` } }, s("title", {}, "the hand now")));
+    if (named) svg.append(s("text", { class: "tipname", x: p[0] + 12 * unit, y: p[1] + 4 * unit, "font-size": 11 * unit }, named));
   }
   return svg;
 }
@@ -108,25 +122,32 @@ export function bar(row, tau, kind = "") {
     row.stated !== null && row.stated !== undefined && s("line", { class: "q", x1: 100 * row.stated, x2: 100 * row.stated, y1: 1.5, y2: 10.5 }));
 }
 
+// A word is explained the first time that it stands in a table.
+function firstTime() {
+  const seen = new Set();
+  return (word) => (seen.has(word) ? word : (seen.add(word), term(word)));
+}
+
 // The waypoint that stopped the plan; those after it did not run.
 const haltedAt = (plan) => Number(Object.entries(plan.outcomes ?? {}).find(([, o]) => fate(o.status) === "stopped")?.[0] ?? Infinity);
 
 export function planTable(plan, tau, choose = null, title = "") {
   const halted = haltedAt(plan);
+  const once = firstTime();
   const rows = plan.waypoints.map((row, k) => {
     const outcome = plan.outcomes?.[k];
     const deferred = k >= plan.count;
     const kind = outcome ? fate(outcome.status) : deferred ? "deferred" : k > halted ? "skipped" : plan.current === k ? "current" : "";
-    const said = outcome?.report ?? (deferred ? "deferred: low confidence" : k > halted ? "not executed" : plan.current === k ? "moving" : "");
+    const said = outcome?.status === "deferred" || (deferred && !outcome) ? why(plan, k, tau) : outcome ? plainly(outcome.report) : (k > halted ? "not executed" : plan.current === k ? "moving" : "");
     return h("tr", { class: kind, "data-k": k, onclick: choose && (() => choose(k)) },
       h("td", { class: "r k" }, h("i", { class: deferred ? "ring" : "", style: { "--trust": trustColour(trust(row)) } }, String(k + 1))),
-      h("td", { class: "wide" }, row.command),
+      h("td", { class: "wide" }, plainly(row.command).split(/(forward)/).map((part) => (part === "forward" ? once(part) : part))),
       h("td", { class: "r" }, confidence(row.stated)), h("td", { class: "r" }, confidence(row.calibrated)),
-      h("td", {}, bar(row, tau, kind)),
-      h("td", { class: "wide report" }, said, outcome?.label === 0 || outcome?.label === 1 ? h("span", { class: "label" }, ` label ${outcome.label}`) : null));
+      h("td", {}, trust(row) !== null && trust(row) !== undefined && bar(row, tau, kind)),
+      h("td", { class: "wide report" }, said, outcome?.label === 0 || outcome?.label === 1 ? h("span", { class: "label" }, " ", once("label"), ` ${outcome.label}`) : null));
   });
   return h("div", { class: "scroll" }, h("table", { class: "waypoints" }, title && h("caption", {}, title),
-    h("thead", {}, h("tr", {}, h("th", { class: "r" }, "k"), h("th", {}, "Command (cm)"), h("th", { class: "r" }, "Stated"), h("th", { class: "r" }, "Calibrated"), h("th", {}), h("th", {}, "Report"))),
+    h("thead", {}, h("tr", {}, h("th", { class: "r" }, "k"), h("th", {}, "Command (cm)"), h("th", { class: "r" }, term("stated")), h("th", { class: "r" }, term("calibrated")), h("th", {}), h("th", {}, "Report"))),
     h("tbody", {}, rows)));
 }
 
@@ -141,11 +162,22 @@ export function sentence(plan, tau) {
   if (!next) return `${plan.count === 1 ? "The waypoint" : `All ${plan.count} waypoints`} that ${plan.count === 1 ? "was" : "were"} trusted ran.${tail}`;
   const p = trust(next.row);
   const sure = p === null || p === undefined ? "" : `, trusted ${confidence(p)}${next.row.calibrated !== null && next.row.stated !== null ? ` (the model says ${confidence(next.row.stated)})` : ""}`;
-  return `Next: waypoint ${next.k + 1} of ${plan.waypoints.length}, ${next.row.command}${sure}.${tail}`;
+  return `Next: waypoint ${next.k + 1} of ${plan.waypoints.length}, ${plainly(next.row.command)}${sure}.${tail}`;
 }
 
-export function legend() {
-  const item = (colour, words, hollow = false) => h("li", {}, h("i", { class: hollow ? "ring" : "", style: { "--trust": colour } }), words);
-  return h("ul", { class: "legend" }, item(trustColour(0.95), "trusted"), item(trustColour(0.5), "doubtful"), item(trustColour(0.05), "distrusted"), item(trustColour(0.45), "deferred", true),
-    h("li", {}, h("b", { class: "tick" }), "stated"), h("li", {}, h("b", { class: "dash" }), "threshold"));
+// What became of a plan, in a sentence.
+export function became(plan) {
+  const halted = haltedAt(plan);
+  if (halted < Infinity) return `waypoint ${halted + 1} of ${plan.waypoints.length} ${plan.outcomes[halted].report}.`;
+  const ran = Object.keys(plan.outcomes ?? {}).length;
+  return `${ran} of ${plan.waypoints.length} waypoints ran${ran < plan.waypoints.length ? ", the rest waited for another look" : ""}.`;
 }
+
+const item = (colour, words, hollow = false) => h("li", {}, h("i", { class: hollow ? "ring" : "", style: { "--trust": colour } }), words);
+const group = (words, ...items) => h("div", { class: "legends" }, h("b", {}, words), h("ul", { class: "legend" }, items));
+
+// Dots are coloured by trust, before they run.
+export const legend = () => group("Trust", item(trustColour(0.95), "trusted"), item(trustColour(0.5), "doubtful"), item(trustColour(0.05), "distrusted"), item(trustColour(0.45), "hollow: deferred", true), item("#4cc9ff", "the hand now", true),
+  h("li", {}, h("b", { class: "tick" }), term("stated")), h("li", {}, h("b", { class: "dash" }), term("threshold")));
+// Bars of a timeline by what became of them.
+export const fates = () => group("Timeline", ...[["done", "reached"], ["stopped", "not reached"], ["drove", "base drove"], ["skipped", "cut short"], ["person", "a person drove"]].map(([kind, words]) => h("li", {}, h("b", { class: `bar-key ${kind}` }), term(words))), h("li", {}, h("b", { class: "tick" }), "decision"));

@@ -11,10 +11,13 @@ function load() {
   });
 }
 
-// A plot of series by name over the first row of `data`.
-export async function lines(box, label, unit, names, data, { height = 280, points = false, ...more } = {}) {
+// A plot of series by name over the first row of `data`; `side` names the upright axis, `bold` a series that others may cover.
+export async function lines(box, label, unit, names, data, { height = 280, points = false, side = "", bold = "", ...more } = {}) {
   await load();
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
-  const series = names.map((name, j) => ({ label: name, stroke: colour(LINES[j % LINES.length]), width: 1.6, dash: j < LINES.length ? undefined : [5, 3], points: { show: points } }));
-  return new window.uPlot({ width: box.clientWidth, height, scales: { x: { time: false } }, axes: [{ ...axis, label }, axis], series: [{ label: unit }, ...series], ...more }, data, box);
+  // Without a pointer over the plot the legend has the last values.
+  const value = (plot, v, j, i) => { const shown = i === null || i === undefined ? plot.data[j].findLast((w) => w !== null) : v; return shown === null || shown === undefined ? "" : String(Number(shown.toPrecision(3))); };
+  const series = names.map((name, j) => ({ label: name, value, stroke: colour(LINES[j % LINES.length]), width: 1.6, dash: j < LINES.length ? undefined : [5, 3], points: { show: points }, ...(name === bold && { stroke: colour("--ink"), width: 2.4, dash: [6, 4], points: { show: false } }) }));
+  const sides = side ? { ...axis, label: side, labelSize: 20, size: 44 } : axis;
+  return new window.uPlot({ width: box.clientWidth, height, scales: { x: { time: false } }, axes: [{ ...axis, label }, sides], series: [{ label: unit, value }, ...series], ...more }, data, box);
 }

@@ -71,6 +71,10 @@ class KeeperLink:
         """Measure now."""
         return self._measured("read")
 
+    def brake(self) -> RigReading:
+        """Stop the arms where they are."""
+        return self._measured("brake")
+
     def settle(self) -> RigReading:
         """Hold until the arms keep still, then measure."""
         return self._measured("settle", patience_s=ANSWER_S + self._rig.settle_at_most_s)

@@ -217,6 +217,10 @@ class RigEnv(Env):
         chosen = [self._spec.camera(name).name for name in cameras]
         return {name: self._eyes.newest(self.open(), name, size) for name in chosen}
 
+    def brake(self) -> None:
+        """Stop the arms where they are: whoever drives them has let go."""
+        self._reading = self.open().link.brake()
+
     def settle(self) -> None:
         """Hold until the arms keep still: after that a stop of the guard's stands no more."""
         self._settled(self.open().link.settle())

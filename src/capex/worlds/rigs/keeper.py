@@ -117,6 +117,14 @@ class Keeper:
         self._hold_for(0)
         self._watch()
 
+    def brake(self) -> RigReading:
+        """Stop every arm where it is, which a goal ahead of it would not; the next tick goes on."""
+        self._require_free()
+        for unit in self._units.values():
+            unit.stop()
+        self._deadline_s = None
+        return self.read()
+
     def settle(self) -> RigReading:
         """Hold until the tips keep still, at most `settle_at_most_s`."""
         self._require_free()

@@ -44,6 +44,9 @@ class RigLink(Protocol):
     def read(self) -> RigReading:
         """Measure now; nothing is commanded and no time is waited for."""
 
+    def brake(self) -> RigReading:
+        """Stop the arms where they are; the next tick goes on from there."""
+
     def settle(self) -> RigReading:
         """Hold until the arms keep still, then measure."""
 

@@ -28,6 +28,7 @@ from capex.worlds.rigs.unit import ArmUnit
 
 LEAVING_S = 5.0  # what closing the drivers may take
 GLANCE_S = 0.5  # how often a process in lock-step looks whether it was told to end
+VERBS = ("read", "brake", "settle", "home", "clear")
 
 
 class _Ends(Exception):
@@ -112,7 +113,7 @@ class _Server:
             elif verb == "counts":
                 answer = ("done", dict(keeper.counts))
             else:
-                calls = {n: getattr(keeper, n) for n in ("read", "settle", "home", "clear")}
+                calls = {n: getattr(keeper, n) for n in VERBS}
                 answer = ("done", calls[verb]())
         except RigFault as error:
             answer = ("fault", str(error))

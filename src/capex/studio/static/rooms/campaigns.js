@@ -1,24 +1,25 @@
 // All runs, live ones first; a run's own page lists its attempts.
 import { ask, chainWords, count, dollars, h, listen, outcomeOf, path, percent, s, span } from "../dom.js";
+import { modelName, money, standIn, term } from "../words.js";
 
-const PHASES = { waiting: "waiting for the model", queueing: "waiting for a core", simulating: "moving", judging: "waiting for the operator", starting: "starting", paused: "paused" };
+const PHASES = { waiting: "waiting for the model", queueing: "queued (processor busy)", simulating: "moving", judging: "waiting for the operator", arranging: "waiting for its scene", driving: "a person drives", starting: "starting", paused: "paused" };
 
 function interval(line) {
   if (!line.judged) return h("span", { class: "muted" }, "–");
   const rate = line.successes / line.judged;
-  const words = `${line.successes} of ${line.judged} solved, 95 % interval ${percent(line.low)} to ${percent(line.high)}`;
+  const words = `${line.successes} of ${line.judged} solved, 95 % interval ${percent(line.interval[0])} to ${percent(line.interval[1])}`;
   return s("svg", { class: "interval", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img", "aria-label": words },
     s("title", {}, words),
     s("rect", { class: "all", x: 0, y: 3, width: 100, height: 4 }),
-    s("rect", { class: "range", x: 100 * line.low, y: 1, width: Math.max(0.5, 100 * (line.high - line.low)), height: 8 }),
+    s("rect", { class: "range", x: 100 * line.interval[0], y: 1, width: Math.max(0.5, 100 * (line.interval[1] - line.interval[0])), height: 8 }),
     s("line", { x1: 100 * rate, x2: 100 * rate, y1: 0, y2: 10 }));
 }
 
 const rate = (line) => (line.judged ? [`${line.successes}`, h("small", {}, ` of ${line.judged}, ${percent(line.successes / line.judged)}`)] : "–");
-const wanted = (line) => (line.until ? `${line.until} successes` : line.wanted === null ? "" : `${line.wanted}`);
+const wanted = (line) => (line.until_successes ? `${line.until_successes} successes` : line.wanted === null ? "" : `${line.wanted}`);
 
 function progress(line) {
-  const whole = line.until ? line.successes / line.until : line.wanted ? (line.episodes + line.invalid) / line.wanted : null;
+  const whole = line.until_successes ? line.successes / line.until_successes : line.wanted ? (line.episodes + line.invalid) / line.wanted : null;
   if (whole === null) return null;
   const share = Math.min(1, whole);
   return h("div", { class: "progress", role: "progressbar", "aria-valuenow": Math.round(100 * share), "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "progress" },
@@ -33,7 +34,7 @@ function facts(run) {
   return h("dl", { class: "facts" },
     fact("Solved", rate(all)),
     fact("Attempts", all.episodes.toLocaleString("en"), wanted(all) && h("small", {}, ` of ${wanted(all)}`)),
-    fact("Spent", dollars(run.usd), rest && h("small", {}, ` · ${rest}`)),
+    fact("Spent", money(run.usd, run.stand_in), rest && h("small", {}, ` · ${rest}`)),
     run.running && fact("Time left", run.hours_left === null ? "not known yet" : span(3600 * run.hours_left)),
     all.invalid > 0 && fact("Invalid", String(all.invalid)),
     all.unjudged > 0 && fact("To judge", String(all.unjudged)));
@@ -47,14 +48,14 @@ export const now = (run, chain, moved) =>
 
 function chainTable(run) {
   return h("div", { class: "scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, ...["Task", "Method"].map((t) => h("th", { scope: "col" }, t)), h("th", { scope: "col", class: "r" }, "Attempts"), h("th", { scope: "col", class: "r" }, "Solved"), h("th", { scope: "col" }, "95 % interval"), h("th", { scope: "col", class: "r" }, "Spent"), h("th", { scope: "col" }, "Now"))),
+    h("thead", {}, h("tr", {}, ...["Task", "Method"].map((t) => h("th", { scope: "col" }, t)), h("th", { scope: "col", class: "r" }, "Attempts"), h("th", { scope: "col", class: "r" }, "Solved"), h("th", { scope: "col" }, term("95 % interval")), h("th", { scope: "col", class: "r" }, "Spent"), h("th", { scope: "col" }, "Now"))),
     h("tbody", {}, run.chains.map((line) => {
       const { task, arm } = chainWords(line.chain);
       return h("tr", {}, h("td", {}, task), h("td", {}, arm),
-        h("td", { class: "r" }, `${line.episodes}${wanted(line) && !line.until ? ` of ${wanted(line)}` : ""}`),
+        h("td", { class: "r" }, `${line.episodes}${wanted(line) && !line.until_successes ? ` of ${wanted(line)}` : ""}`),
         h("td", { class: "r" }, line.judged ? `${line.successes} of ${line.judged}` : "–"),
         h("td", {}, interval(line)),
-        h("td", { class: "r" }, dollars(line.usd)),
+        h("td", { class: "r" }, money(run.usd === null ? null : line.usd, run.stand_in)),
         h("td", {}, line.now.length ? h("div", { class: "row" }, line.now.slice(0, 6).map((m) => now(run.name, line.chain, m))) : h("span", { class: "muted" }, line.state)));
     }))));
 }
@@ -68,7 +69,7 @@ function card(run) {
   if (run.error) return h("article", { class: "card" }, h("h2", {}, run.name), h("p", { class: "notice" }, run.error));
   return h("article", { class: "card", data: { run: run.name } },
     h("div", { class: `row ${run.running ? "running" : ""}` }, h("span", { class: "dot" }), h("h2", {}, h("a", { href: path("campaigns", run.name) }, run.name)),
-      h("span", { class: "muted" }, run.model), run.stand_in && h("span", { class: "stand-in" }, "stand-in"),
+      h("span", { class: "muted" }, modelName(run.model)), standIn(run.stand_in),
       Object.entries(run.phases).map(([name, n]) => phase(name, n)),
       h("span", { class: "muted push" }, run.state)),
     facts(run), progress(run.total), run.running && chainTable(run), invalid(run));
@@ -77,24 +78,59 @@ function card(run) {
 // Runs that rest, a line each.
 function table(runs) {
   return h("div", { class: "scroll" }, h("table", { class: "runs" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Run"), h("th", { scope: "col" }, "Model"), h("th", { scope: "col", class: "r" }, "Attempts"), h("th", { scope: "col", class: "r" }, "Solved"), h("th", { scope: "col" }, "95 % interval"), h("th", { scope: "col", class: "r" }, "Spent"), h("th", { scope: "col" }, "State"))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Run"), h("th", { scope: "col" }, "Model"), h("th", { scope: "col", class: "r" }, "Attempts"), h("th", { scope: "col", class: "r" }, "Solved"), h("th", { scope: "col" }, term("95 % interval")), h("th", { scope: "col", class: "r" }, "Spent"), h("th", { scope: "col" }, "State"))),
     h("tbody", {}, runs.map((run) => (run.error
       ? h("tr", { data: { run: run.name } }, h("td", {}, run.name), h("td", { colspan: 6, class: "wide" }, run.error))
-      : h("tr", { data: { run: run.name } }, h("td", {}, h("a", { href: path("campaigns", run.name) }, run.name)), h("td", {}, run.model, " ", run.stand_in && h("span", { class: "stand-in" }, "stand-in")),
-        h("td", { class: "r" }, `${run.total.episodes.toLocaleString("en")}${run.total.wanted ? ` of ${run.total.wanted.toLocaleString("en")}` : ""}`), h("td", { class: "r" }, run.total.judged ? `${run.total.successes} (${percent(run.total.successes / run.total.judged)})` : "–"), h("td", {}, interval(run.total)), h("td", { class: "r" }, dollars(run.usd)),
+      : h("tr", { data: { run: run.name } }, h("td", {}, h("a", { href: path("campaigns", run.name) }, run.name)), h("td", {}, modelName(run.model), " ", standIn(run.stand_in)),
+        h("td", { class: "r" }, `${run.total.episodes.toLocaleString("en")}${run.total.wanted ? ` of ${run.total.wanted.toLocaleString("en")}` : ""}`), h("td", { class: "r" }, run.total.judged ? `${run.total.successes} (${percent(run.total.successes / run.total.judged)})` : "–"), h("td", {}, interval(run.total)), h("td", { class: "r" }, money(run.usd, run.stand_in)),
         h("td", { class: "wide" }, [run.state, run.total.unjudged && `${run.total.unjudged} to judge`, run.total.invalid && `${run.total.invalid} invalid`].filter(Boolean).join("; "))))))));
 }
 
+// What waits for a person, as links.
+function needs(runs) {
+  const found = [];
+  for (const run of runs.filter((r) => !r.error)) {
+    const waiting = run.phases.arranging ?? 0;
+    if (run.total.unjudged) found.push({ n: run.total.unjudged, link: h("a", { href: path("judge", run.name) }, `judge ${run.total.unjudged} of ${run.name}`) });
+    if (waiting) found.push({ n: waiting, link: h("a", { href: path("arrange", run.name) }, `arrange the scene of ${run.name}`) });
+  }
+  const n = found.reduce((sum, { n: k }) => sum + k, 0);
+  const stopped = runs.filter((r) => r.unfinished).length;
+  const tail = stopped ? ` ${stopped === 1 ? "1 run was" : `${stopped} runs were`} stopped before the end; whether to go on is up to you.` : "";
+  return h("p", { class: `needs ${n ? "some" : ""}`, role: "status" }, n ? [`${count(n, "attempt")} ${n === 1 ? "needs" : "need"} you: `, found.map(({ link }, k) => [k > 0 && ", ", link]), "."] : "Nothing needs you now.", h("span", { class: "muted" }, tail));
+}
+
+async function copy(button, text) {
+  await navigator.clipboard?.writeText(text);
+  button.textContent = "Copied";
+}
+
+// A run that was stopped before its end, with what goes on with it.
+function stopped(run) {
+  return h("article", { class: "card unfinished", data: { run: run.name } },
+    h("div", { class: "row" }, h("span", { class: "dot" }), h("h2", {}, h("a", { href: path("campaigns", run.name) }, run.name)), h("span", { class: "muted" }, modelName(run.model)), standIn(run.stand_in), h("span", { class: "phase paused" }, "stopped before its end"),
+      h("span", { class: "muted" }, `${run.total.episodes.toLocaleString("en")}${wanted(run.total) ? ` of ${wanted(run.total)}` : ""} attempts, ${run.total.judged ? `${run.total.successes} of ${run.total.judged} solved` : "none judged"}`, " · ", money(run.usd, run.stand_in))),
+    continuing(run), invalid(run));
+}
+
+// The command that goes on with a run that was stopped.
+function continuing(run) {
+  if (!run.unfinished) return null;
+  return run.command ? h("div", { class: "row command" }, h("code", {}, run.command), h("button", { type: "button", name: "copy", onclick: (event) => copy(event.target, run.command) }, "Copy")) : h("p", { class: "muted" }, run.model === "human" ? ["Left before it was over; ", h("a", { href: path("drive") }, "drive it again"), "."] : "The command that began it goes on with it.");
+}
+
 function overview(host, shell) {
-  const list = h("div", { class: "list", "aria-live": "off" });
-  host.append(h("div", { class: "row" }, h("h1", {}, "Campaigns"), h("span", { class: "muted total" })), list);
+  const list = h("div", { class: "list", "aria-live": "off" }), need = h("div", {});
+  host.append(h("div", { class: "row" }, h("h1", {}, "Campaigns"), h("span", { class: "muted total" })), need, list);
   return listen("campaigns/events", {}, {
     now(all) {
       const running = all.runs.filter((run) => run.running).length;
       host.querySelector(".total").textContent = `${count(all.runs.length, "run")}, ${running} running`;
       const open = new Set([...list.querySelectorAll("details[open]")].map((d) => d.closest("article").dataset.run));
-      const resting = all.runs.filter((run) => !run.running);
-      list.replaceChildren(...all.runs.filter((run) => run.running).map(card), ...(resting.length ? [table(resting)] : []));
+      const line = needs(all.runs);
+      if (need.textContent !== line.textContent) need.replaceChildren(line);
+      const resting = all.runs.filter((run) => !run.running && !run.unfinished);
+      list.replaceChildren(...all.runs.filter((run) => run.running).map(card), ...all.runs.filter((run) => run.unfinished).map(stopped), ...(resting.length ? [table(resting)] : []));
       if (!all.runs.length) list.append(h("p", { class: "hint" }, "There is no run yet. Collect one: capex collect kitchen:CloseFridge --starts 0:3 --out runs/first"));
       for (const name of open) list.querySelector(`article[data-run="${CSS.escape(name)}"] details`)?.setAttribute("open", "");
     },
@@ -129,9 +165,9 @@ async function one(host, name, shell) {
 function page(run, name) {
   const parts = [];
   parts.push(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("span", {}, name)),
-    h("div", { class: `row ${run.running ? "running" : ""}` }, h("span", { class: "dot" }), h("h1", {}, name), h("span", { class: "muted" }, run.model), run.stand_in && h("span", { class: "stand-in" }, "stand-in"), h("span", { class: "muted" }, run.state),
+    h("div", { class: `row ${run.running ? "running" : ""}` }, h("span", { class: "dot" }), h("h1", {}, name), h("span", { class: "muted" }, modelName(run.model)), standIn(run.stand_in), h("span", { class: "muted" }, run.state),
       h("a", { class: "button push", href: path("calibration", name) }, "Calibration")),
-    facts(run), h("p", { class: "muted" }, run.path), ...run.sentences.map((t) => h("p", { class: "notice" }, t)), invalid(run) || "");
+    facts(run), h("p", { class: "muted" }, run.path), continuing(run) || "", ...run.sentences.map((t) => h("p", { class: "notice" }, t)), invalid(run) || "");
   for (const chain of run.chains) {
     parts.push(h("article", { class: "card" },
       h("div", { class: "row" }, h("h2", {}, chain.task || chain.chain), h("span", { class: "muted" }, `${chain.world} · ${chain.arm}`),

@@ -1,7 +1,8 @@
 // LeRobot v3 folders: which there are, what one holds, an episode with its pictures, states and actions, and what differs between two.
-import { ask, count, h, path, problem, span } from "../dom.js";
+import { ask, count, h, path, problem, query, span } from "../dom.js";
 import { Film } from "../film.js";
 import { lines } from "../plots.js";
+import { modelName, standIn, term } from "../words.js";
 
 const FIRST = ["observation.state", "action"];
 const STYLES = ["subtask", "motion", "plan", "memory"];
@@ -22,6 +23,31 @@ function statistics(about) {
   return h("details", {}, h("summary", {}, `Statistics of ${count(rows.length, "number")}`), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Feature", "", "Least", "Most", "Mean", "Deviation"].map((t, k) => h("th", { class: k > 1 ? "r" : null }, t)))), h("tbody", {}, rows.map(([name, part, ...values]) => h("tr", {}, h("td", {}, name), h("td", {}, part), values.map((v) => h("td", { class: "r" }, number(v)))))))));
 }
 
+// Who made an episode, in words.
+function maker(from) {
+  const { model, arm, stand_in } = from;
+  if (model === "human" || arm === "human") return ["a person, driving"];
+  if (model === "expert" || arm === "expert") return ["the privileged expert, a program that knows the scene ", standIn(true)];
+  return [model ? modelName(String(model)) : "–", " ", standIn(stand_in)];
+}
+
+// Episodes, a line each; of ours also who made them and whether that was repeated.
+function episodes(name, about, cameras) {
+  const known = (key) => about.episodes.some((e) => e.from[key] !== undefined && e.from[key] !== null);
+  const [camera] = cameras[0] ?? [];
+  const columns = [
+    camera && ["", (e) => h("a", { href: path("dataset", name, e.index), tabindex: -1, "aria-hidden": "true" }, h("img", { class: "thumb", loading: "lazy", alt: "", src: `api/dataset/frame?${query({ name, episode: e.index, camera, tick: Math.floor(e.length / 2), width: 192 })}` }))],
+    ["Episode", (e) => h("a", { href: path("dataset", name, e.index) }, `episode ${e.index}`)],
+    ["Task", (e) => [e.from.task && h("b", {}, [e.from.world, e.from.task].filter(Boolean).join(":")), h("div", { class: "muted" }, e.tasks.map((t) => `“${t}”`).join("; "))], "wide"],
+    known("model") && ["Made by", (e) => maker(e.from), "wide"], known("arm") && ["Method", (e) => String(e.from.arm ?? "")], known("start") && ["Start", (e) => String(e.from.start ?? ""), "r"],
+    known("success") && ["Solved", (e) => yes(e.from.success)], known("certified") && [term("certified"), (e) => yes(e.from.certified)],
+    ["Frames", (e) => String(e.length), "r"], ["Seconds", (e) => (e.length / about.fps).toFixed(1), "r"],
+  ].filter(Boolean);
+  return h("div", { class: "scroll" }, h("table", { class: "episodes" }, h("thead", {}, h("tr", {}, columns.map(([words, , kind]) => h("th", { scope: "col", class: kind ?? null }, words)))),
+    h("tbody", {}, about.episodes.map((e) => h("tr", {}, columns.map(([, cell, kind]) => h("td", { class: kind ?? null }, cell(e))))))));
+}
+const yes = (value) => (value === null || value === undefined ? "–" : value === true || value === "True" || value === "true" || value === 1 ? "yes" : "no");
+
 async function whole(host, name) {
   const [about, { datasets }] = [await ask("dataset/about", { name }), await ask("dataset")];
   const fact = (key, value) => h("div", {}, h("dt", {}, key), h("dd", {}, value));
@@ -29,11 +55,9 @@ async function whole(host, name) {
   const cameras = features.filter(([, f]) => f.kind !== "number" && f.kind !== "other");
   const answer = h("div", { "aria-live": "polite" });
   const others = h("select", { "aria-label": "compared with", onchange: (event) => compare(event.target.value) }, h("option", { value: "" }, "compare with .."), datasets.filter((d) => d.name !== name).map((d) => h("option", {}, d.name)));
-  const from = Object.keys(about.episodes[0]?.from ?? {}).filter((key) => ["world", "task", "arm", "start", "model", "success", "certified", "stand_in"].includes(key));
   host.append(crumbs(name), h("div", { class: "row" }, h("h1", {}, name), h("span", { class: "muted" }, about.format + (about.ours ? ", written by capex" : "")), h("span", { class: "push" }, others)),
     h("dl", { class: "facts" }, fact("Episodes", about.totals.episodes?.toLocaleString("en") ?? "–"), fact("Frames", about.totals.frames?.toLocaleString("en") ?? "–"), fact("Length", span(about.totals.frames / about.fps)), fact("Frames a second", String(about.fps)), fact("Cameras", cameras.map(([key, f]) => `${key.replace("observation.images.", "")}${f.size ? ` ${f.size.join("x")}` : ""}`).join(", ") || "none")),
-    answer, h("section", {}, h("h2", {}, "Episodes"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Episode"), h("th", { class: "r" }, "Frames"), h("th", { class: "r" }, "Seconds"), h("th", {}, "Task"), from.map((key) => h("th", {}, key)))),
-      h("tbody", {}, about.episodes.map((e) => h("tr", {}, h("td", {}, h("a", { href: path("dataset", name, e.index) }, `episode ${e.index}`)), h("td", { class: "r" }, String(e.length)), h("td", { class: "r" }, (e.length / about.fps).toFixed(1)), h("td", { class: "wide" }, e.tasks.join("; ")), from.map((key) => h("td", {}, String(e.from[key] ?? ""))))))))),
+    answer, h("section", {}, h("h2", {}, "Episodes"), episodes(name, about, cameras)),
     h("details", {}, h("summary", {}, count(features.length, "feature")), h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, features.map(([key, f]) => h("tr", {}, h("td", {}, key), h("td", {}, `${f.dtype} [${f.shape.join(", ")}]`), h("td", { class: "wide muted" }, f.names.join(", ")))))))), statistics(about));
 
   async function compare(other) {

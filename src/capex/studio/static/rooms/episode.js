@@ -1,7 +1,8 @@
 // One episode: a player over its frames, its decisions on a timeline, and every word of them; beside another one of the same start.
-import { ask, count, dollars, h, outcome, outcomeOf, path, problem, query, s, span, typing } from "../dom.js";
+import { ask, count, h, outcome, outcomeOf, path, problem, query, s, span, typing } from "../dom.js";
 import { Frames } from "../frames.js";
-import { fate, legend, overlay, planTable } from "../plan.js";
+import { fate, fates, legend, overlay, planTable } from "../plan.js";
+import { modelName, money, standIn, term } from "../words.js";
 
 const WIDTH = 480;
 const SPEEDS = [0.5, 1, 2, 4, 8];
@@ -46,7 +47,7 @@ class Side {
     this.canvas = h("canvas", { role: "img", "aria-label": `${episode.task}, start ${episode.start}` });
     this.view = h("div", { class: "view stage" }, this.canvas);
     this.note = h("p", { class: "muted note" }, "Setting the stage ..");
-    this.title = h("div", { class: "row side-title" }, h("b", {}, episode.arm), h("span", { class: "muted" }, `${episode.model} · ${of.run}`), episode.stand_in && h("span", { class: "stand-in" }, "stand-in"), h("span", { class: "push" }, outcome(episode.success)));
+    this.title = h("div", { class: "row side-title" }, h("b", {}, episode.arm), h("span", { class: "muted" }, modelName(episode.model), ` · ${of.run}`), standIn(episode.stand_in), h("span", { class: "push" }, outcome(episode.success)));
     box.append(h("div", { class: "side" }, this.title, this.view, this.note));
   }
 
@@ -124,21 +125,29 @@ function timeline(side, seek) {
     const x = (1000 * turn.step) / steps;
     svg.append(s("line", { class: "decision", x1: x, x2: x, y1: 2, y2: 32 }, s("title", {}, `decision ${turn.decision}`)));
   }
+  for (const t of episode.takeovers) svg.append(s("rect", { class: "person", x: (1000 * t.step) / steps, y: 4, width: Math.max(1.2, (1000 * t.steps) / steps), height: 26 }, s("title", {}, `${t.by} drove ${t.steps} steps`)));
   const head = s("line", { class: "head", x1: 0, x2: 0, y1: 0, y2: 34 });
   svg.append(head);
+  const parts = (tick) => svg.insertBefore(s("line", { class: "parting", x1: (1000 * tick) / steps, x2: (1000 * tick) / steps, y1: 0, y2: 34 }, s("title", {}, `from here on they differ, step ${tick}`)), head);
   const at = (event) => Math.round(((event.clientX - svg.getBoundingClientRect().x) / svg.getBoundingClientRect().width) * episode.steps);
   svg.addEventListener("pointerdown", (event) => {
     svg.setPointerCapture(event.pointerId);
     seek(at(event));
   });
   svg.addEventListener("pointermove", (event) => { if (event.buttons) seek(at(event)); });
-  return { svg, move(tick) { const x = (1000 * Math.min(tick, steps)) / steps; head.setAttribute("x1", x); head.setAttribute("x2", x); svg.setAttribute("aria-valuenow", tick); } };
+  return { svg, parts, move(tick) { const x = (1000 * Math.min(tick, steps)) / steps; head.setAttribute("x1", x); head.setAttribute("x2", x); svg.setAttribute("aria-valuenow", tick); } };
 }
 
 function facts(episode) {
   const fact = (name, ...value) => h("div", {}, h("dt", {}, name), h("dd", {}, ...value));
-  return h("dl", { class: "facts" }, fact("Ended", episode.end || "–"), fact("Steps", String(episode.steps), h("small", {}, ` of ${episode.horizon}`)), fact("Decisions", String(episode.turns.length)), fact("Requests", String(episode.requests)), fact("Cost", dollars(episode.cost_usd)),
-    fact("Took", span(episode.timing.episode_s)), fact("Labels before", String(episode.labels_before ?? "–")));
+  return h("dl", { class: "facts" }, fact("Ended", episode.end || "–"), fact("Steps", String(episode.steps), h("small", {}, ` of ${episode.horizon} (`, term("horizon"), ")")), fact("Decisions", String(episode.turns.length)), fact("Requests", String(episode.requests)), fact("Cost", money(episode.cost_usd, episode.stand_in)),
+    fact("Took", span(episode.timing.episode_s)), fact(h("span", {}, term("label"), "s before"), String(episode.labels_before ?? "–")));
+}
+
+// What was done to an attempt that comparisons may want to leave out.
+function marks(episode) {
+  const steered = [episode.words.length > 0 && "the operator spoke to the model", episode.takeovers.length > 0 && `a person drove ${count(episode.takeovers.reduce((n, t) => n + t.steps, 0), "step")}`].filter(Boolean);
+  return steered.length > 0 && h("span", { class: "phase paused" }, steered.join("; "), ": not the model's alone");
 }
 
 // The exact requests and replies of a decision.
@@ -157,8 +166,8 @@ async function exchanges(of, decision) {
 }
 
 function decisionPage(of, episode, turn, choose) {
-  const points = turn.located.map((p) => h("p", { class: "muted" }, `located ${p.camera} (${Math.round(p.u)}, ${Math.round(p.v)}): `, p.position_m ? `[${p.position_m.map((v) => Math.round(100 * v)).join(",")}] cm` : p.text));
-  const located = points.length > 3 ? [h("details", {}, h("summary", {}, count(points.length, "located point")), points)] : points;
+  const points = turn.located.map((p) => h("p", { class: "muted" }, `${p.camera} (${Math.round(p.u)}, ${Math.round(p.v)}): `, p.position_m ? `[${p.position_m.map((v) => Math.round(100 * v)).join(",")}] cm` : p.text));
+  const located = points.length ? [h("details", {}, h("summary", {}, `${count(points.length, "point")} located in pictures`), points)] : [];
   const talk = h("details", { class: "talk" }, h("summary", {}, `Requests and replies (${count(turn.calls, "reply", "replies")})`));
   talk.addEventListener("toggle", async () => {
     if (!talk.open || talk.dataset.asked) return;
@@ -170,10 +179,11 @@ function decisionPage(of, episode, turn, choose) {
     }
   });
   const plan = { waypoints: turn.waypoints, count: turn.count, outcomes: Object.fromEntries(turn.outcomes.map((o, k) => [k, o])), current: null };
-  return [h("div", { class: "row" }, h("h2", {}, `Decision ${turn.decision}`), h("span", { class: "muted" }, `at step ${turn.step}, ${turn.waypoints.length ? `${turn.count} of ${turn.waypoints.length} committed` : "no plan"}`),
+  return [h("div", { class: "row" }, h("h2", {}, `Decision ${turn.decision}`), h("span", { class: "muted" }, `at step ${turn.step}, `, turn.waypoints.length ? [`${turn.count} of ${turn.waypoints.length} `, term("committed")] : "no plan"),
     h("button", { type: "button", class: "push", name: "share", onclick: (event) => copy(event.target, location.href) }, "Copy link")),
+  episode.takeovers.filter((t) => t.decision === turn.decision).map((t) => h("p", { class: "notice" }, `Before this decision ${t.by} drove ${count(t.steps, "step")}, from step ${t.step} on.`)),
   episode.words.filter((w) => w.decision === turn.decision).map((w) => h("p", { class: "notice" }, `${w.by} said to the model: “${w.words}”`)),
-  turn.reasoning && h("blockquote", {}, turn.reasoning), turn.spent && h("p", { class: "notice" }, turn.spent), located, turn.mended.map((m) => h("p", { class: "muted" }, `mended: ${m}`)),
+  turn.reasoning && h("blockquote", {}, turn.reasoning), turn.spent && h("p", { class: "notice" }, turn.spent), located, turn.mended.map((m) => h("p", { class: "muted" }, term("mended"), `: ${m}`)),
   turn.waypoints.length ? planTable(plan, episode.tau, choose) : null, talk,
   h("details", {}, h("summary", {}, "Go on from here, otherwise"), h("pre", {}, episode.fork[turn.decision - 1]))];
 }
@@ -197,12 +207,13 @@ async function show(host, first, second, shell) {
   const sync = h("select", { "aria-label": "synchronise by" }, h("option", { value: "step" }, "by step"), h("option", { value: "time" }, "by time"));
   const cameraChoice = h("select", { "aria-label": "camera", onchange: (event) => look(event.target.value) });
   const lines = sides.map((side) => timeline(side, (tick) => { play(false); seek(tick); }));
-  const compare = h("select", { "aria-label": "beside", onchange: (event) => { if (event.target.value) location.hash = event.target.value; } }, h("option", { value: "" }, "beside .."));
+  const compare = h("select", { "aria-label": "compare with another attempt", onchange: (event) => { if (event.target.value) location.hash = event.target.value; } }, h("option", { value: "" }, "Compare with another attempt"));
+  const apart = h("p", { class: "apart muted", role: "status" });
   let tick = 0, playing = false, speed = 1, shown = null, timer = null, closed = false;
 
   host.append(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, chain)),
-    h("div", { class: "row" }, h("h1", {}, `${episode.task}, start ${episode.start}`), !other && outcome(episode.success), h("span", { class: "muted" }, `“${episode.instruction}”`)),
-    h("div", { class: `watch ${other ? "wide" : ""}` }, h("div", { class: "see" }, box, h("div", { class: "player row" }, playButton, clock, cameraChoice, speedChoice, other && sync, compare), lines.map((line) => line.svg), legend(),
+    h("div", { class: "row" }, h("h1", {}, `${episode.task}, start ${episode.start}`), !other && outcome(episode.success), h("span", { class: "muted" }, `“${episode.instruction}”`), marks(episode)),
+    h("div", { class: `watch ${other ? "wide" : ""}` }, h("div", { class: "see" }, box, h("div", { class: "player row" }, playButton, clock, cameraChoice, speedChoice, other && sync, compare), lines.map((line) => line.svg), apart, fates(), legend(),
       h("p", { class: "muted keys" }, h("kbd", {}, "space"), " play ", h("kbd", {}, "←"), h("kbd", {}, "→"), " step, with ", h("kbd", {}, "shift"), " ten ", h("kbd", {}, "["), h("kbd", {}, "]"), " decision ", h("kbd", {}, "c"), " camera")),
     h("div", {}, facts(episode), page)));
 
@@ -281,6 +292,13 @@ async function show(host, first, second, shell) {
     seek(tick);
   };
   begin();
+  if (second) {
+    ask("episode/apart", { ...first.of, run2: second.of.run, chain2: second.of.chain, episode2: second.of.episode }).then((d) => {
+      if (d.step === null) return void (apart.textContent = "They never differ.");
+      for (const line of lines) line.parts(d.step);
+      apart.replaceChildren(h("b", { class: "parting-key" }), `They first differ at ${d.decision ? `decision ${d.decision}, ` : ""}step ${d.step}. `, h("button", { type: "button", name: "apart", onclick: () => { play(false); seek(d.step); } }, "Go there"));
+    }).catch(() => {});
+  }
   ask("episode/others", first.of).then(({ others }) => compare.append(...others.map((o) => h("option", { value: path("episode", run, chain, String(episode.index), o.run, o.chain, o.index) }, `${o.arm}, ${o.model}, ${outcomeOf(o.success)} (${o.run})`)))).catch(() => {});
   return () => { closed = true; play(false); removeEventListener("keydown", keys); for (const side of sides) side.frames?.close(); };
 }

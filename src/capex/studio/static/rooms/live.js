@@ -1,6 +1,7 @@
 // A running episode as it happens: pictures with the plan in them, confidences, the model's words, reports; pause and stop.
-import { ask, chainWords, count, dollars, h, listen, outcome, path, problem, query, send, typing } from "../dom.js";
-import { fate, legend, overlay, planTable, sentence } from "../plan.js";
+import { ask, chainWords, count, h, listen, outcome, path, problem, query, send, typing } from "../dom.js";
+import { became, fate, legend, overlay, planTable, sentence } from "../plan.js";
+import { modelName, money, standIn, term } from "../words.js";
 
 const NAME = "capex-name";
 const order = (camera) => (/left/.test(camera) ? 0 : /wrist|hand/.test(camera) ? 2 : 1);
@@ -24,7 +25,7 @@ async function list(host, shell) {
 }
 
 // What is known of the attempt, built from its events; every event leads to the same page, however late it was opened.
-const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], now: null, ended: null, tokens: null, usd: null, paused: false });
+const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], driven: [], now: null, step: 0, ended: null, tokens: null, usd: null, paused: false, driver: null });
 
 function take(state, event) {
   const kinds = {
@@ -32,18 +33,21 @@ function take(state, event) {
     remembered: () => { state.memory = event; },
     deciding: () => {
       if (state.plan) state.past.push({ decision: state.deciding?.decision, plan: state.plan });
-      Object.assign(state, { deciding: event, paused: false, plan: null, replies: [], now: event.tips, usd: event.usd });
+      Object.assign(state, { deciding: event, paused: false, driver: null, plan: null, replies: [], now: event.tips, step: event.step, usd: event.usd });
     },
     replied: () => { state.replies.push(event); Object.assign(state, { tokens: event.tokens, usd: event.usd }); },
     committed: () => { state.plan = { waypoints: event.waypoints, count: event.count, tips: state.deciding?.tips, outcomes: {}, current: 0 }; },
-    moving: () => { state.now = event.tips; if (state.plan) state.plan.current = event.k; },
+    moving: () => { Object.assign(state, { now: event.tips, step: Math.max(event.step, state.step) }); if (state.plan && event.k >= 0) state.plan.current = event.k; },
     paused: () => { state.paused = true; },
+    taken: () => { Object.assign(state, { driver: event.by, paused: false }); },
+    returned: () => { state.driver = null; state.driven.push(event); },
     passed: () => {
       if (!state.plan) return;
       state.plan.outcomes[event.k] = event;
       const stopped = fate(event.status) === "stopped";
       state.plan.current = !stopped && event.k + 1 < state.plan.count ? event.k + 1 : null;
-      state.now = event.tips;
+      const ran = Object.values(state.plan.outcomes).reduce((sum, o) => sum + o.steps, 0);
+      Object.assign(state, { now: event.tips, step: Math.max(state.step, (state.deciding?.step ?? 0) + ran) });
     },
     ended: () => { state.ended = event; if (state.plan) state.plan.current = null; },
   };
@@ -62,6 +66,33 @@ function reasoning(replies) {
   }
 }
 
+// What a rig's camera sees, over the picture of the last decision, as fast as it comes.
+class Screen {
+  constructor(view, of) {
+    Object.assign(this, { view, of, open: true, frames: 0 });
+    this.canvas = h("canvas", { class: "screen", role: "img", "aria-label": `camera ${view.dataset.camera}, live` });
+    view.firstChild.after(this.canvas);
+    this.run();
+  }
+
+  async run() {
+    let after = "";
+    while (this.open && this.view.isConnected) {
+      const response = await fetch(`api/live/frame?${query({ ...this.of(), camera: this.view.dataset.camera, after })}`).catch(() => null);
+      if (!response?.ok) break;
+      if (response.status === 204) continue;
+      after = response.headers.get("X-Taken");
+      const bitmap = await createImageBitmap(await response.blob());
+      Object.assign(this.canvas, { width: bitmap.width, height: bitmap.height });
+      this.canvas.getContext("2d").drawImage(bitmap, 0, 0);
+      bitmap.close();
+      this.view.dataset.frames = ++this.frames;
+    }
+    this.canvas.remove();
+    delete this.view.dataset.frames;
+  }
+}
+
 function watch(host, [run, chain, start], shell) {
   const state = fresh();
   let where = { chain, start };
@@ -75,12 +106,12 @@ function watch(host, [run, chain, start], shell) {
   function drawHead() {
     const f = state.facts ?? {};
     const d = state.deciding;
-    const doing = state.ended ? h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.paused ? h("span", { class: "phase paused" }, "stands still") : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
+    const doing = state.ended ? state.ended.end !== "success" && h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.driver ? h("span", { class: "phase paused" }, `${state.driver} drives`) : state.paused ? h("span", { class: "phase paused" }, "stands still") : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
+    const meters = [d && `decision ${d.decision}`, d && ["step ", h("span", { class: "at" }, String(state.step)), ` of ${f.horizon} `, h("small", {}, "(", term("horizon"), ")")], h("span", { class: "more" }, `${total(state.tokens).toLocaleString("en")} tokens · `, money(state.usd, f.stand_in))].filter(Boolean);
     head.replaceChildren(
-      h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), "/", h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
-      h("div", { class: "row" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), h("span", { class: "muted" }, f.arm ?? ""), h("span", { class: "muted" }, f.model ?? ""), f.stand_in && h("span", { class: "stand-in" }, "stand-in"),
-        state.ended && outcome(state.ended.success), doing,
-        h("span", { class: "push muted meters" }, [d && `decision ${d.decision}`, d && `step ${d.step} of ${f.horizon}`, `${total(state.tokens).toLocaleString("en")} tokens`, dollars(state.usd)].filter(Boolean).join(" · "))));
+      h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
+      h("div", { class: "row title" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), state.ended && outcome(state.ended.success), doing),
+      h("div", { class: "row meta muted" }, h("span", {}, f.arm ?? ""), h("span", {}, modelName(f.model) ?? ""), standIn(f.stand_in), h("span", { class: "push meters" }, meters.map((m, k) => [k > 0 && h("span", { class: k === meters.length - 1 ? "more" : "" }, " · "), m]))));
   }
 
   function drawPictures() {
@@ -94,10 +125,11 @@ function watch(host, [run, chain, start], shell) {
       const old = pictures.children[k];
       const src = address(d.images[name]);
       if (!old || old.dataset.camera !== name) {
-        const view = h("figure", { class: "view", data: { camera: name } }, h("img", { src, alt: `camera ${name}`, width: d.cameras[name].size[0], height: d.cameras[name].size[1] }), h("figcaption", {}, name));
+        const view = h("figure", { class: "view", data: { camera: name } }, h("img", { src, alt: `camera ${name}`, width: d.cameras[name].size[0], height: d.cameras[name].size[1] }), h("figcaption", {}));
         view.addEventListener("click", (event) => { if (event.target.closest(".waypoint")) return; large = view.dataset.camera; drawPictures(); });
         if (old) old.replaceWith(view);
         else pictures.append(view);
+        if (state.facts?.screens) view.screen = new Screen(view, () => ({ run, chain: where.chain, start: where.start }));
       } else if (!old.firstChild.src.endsWith(src)) old.firstChild.src = src;
       drawPlan(pictures.children[k]);
     }
@@ -106,8 +138,11 @@ function watch(host, [run, chain, start], shell) {
 
   function drawPlan(view) {
     const camera = state.deciding.cameras[view.dataset.camera];
+    const still = view.dataset.camera.match(/wrist|hand/); // it moves with the hand, which is in no place of an older picture
+    const moved = state.step > state.deciding.step;
     view.querySelector("svg")?.remove();
-    view.firstChild.after(overlay(camera, state.plan, view.dataset.camera.match(/wrist|hand/) ? null : state.now, choose));
+    (view.querySelector("canvas") ?? view.firstChild).after(overlay(camera, state.plan, still ? null : state.now, choose, moved && view.dataset.camera === large ? "now" : ""));
+    view.querySelector("figcaption").textContent = view.dataset.frames ? `${view.dataset.camera}, live; the plan is that of step ${state.deciding.step}` : `${view.dataset.camera}, seen at step ${state.deciding.step}${moved && !still && view.dataset.camera === large ? `; the ring is the hand at step ${state.step}` : ""}`;
   }
 
   function choose(k) {
@@ -121,9 +156,11 @@ function watch(host, [run, chain, start], shell) {
       say.textContent = (!state.ended && sentence(state.plan, state.facts?.tau)) || "";
       table.replaceChildren(planTable(state.plan, state.facts?.tau, choose, `Plan of decision ${state.deciding?.decision}`));
     } else {
-      say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1})` : ""}.` : "";
+      const last = state.past.at(-1);
+      say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1})` : ""}.${last ? ` Before: ${became(last.plan)}` : ""}` : "";
       if (!state.deciding) table.replaceChildren();
     }
+    if (state.driver) say.textContent = `${state.driver} drives, the model waits.`;
     if (state.paused) say.textContent = `Stands still before decision ${(state.deciding?.decision ?? 0) + 1}.`;
   }
 
@@ -137,13 +174,14 @@ function watch(host, [run, chain, start], shell) {
   function drawMemory() {
     const m = state.memory;
     if (!m) return memory.replaceChildren();
-    memory.replaceChildren(h("details", {}, h("summary", {}, `Memory: ${m.skeleton ? "a skeleton" : "no skeleton"}, ${count(m.references.length, "reference")}, ${count(m.labels, "label")}`),
+    memory.replaceChildren(h("details", {}, h("summary", {}, "Memory: ", m.skeleton ? "a " : "no ", term("skeleton"), `, ${m.references.length} `, term("reference"), m.references.length === 1 ? "" : "s", `, ${m.labels} `, term("label"), m.labels === 1 ? "" : "s"),
       m.skeleton && h("pre", {}, m.skeleton), m.references.map((text) => h("pre", {}, text))));
   }
 
   async function drawControls() {
     if (controls.contains(document.activeElement) && document.activeElement.matches("input")) return;
     const asked = await ask("live/requests", { run, ...(where.start !== undefined && where)}).catch(() => ({}));
+    const wasOpen = controls.querySelector(".speaking")?.open;
     const word = h("input", { name: "word", class: "word", placeholder: "a word to the model, for its next decision", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
     const name = h("input", { name: "by", placeholder: "your name", "aria-label": "your name", value: localStorage.getItem(NAME) ?? "", maxlength: 80, autocomplete: "off" });
     const go = (what) => async () => {
@@ -157,16 +195,17 @@ function watch(host, [run, chain, start], shell) {
         controls.append(problem(error));
       }
     };
-    controls.replaceChildren(h("div", { class: "row" }, name,
+    const speak = h("details", { class: "speaking", open: wasOpen ?? matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say something"), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say"))));
+    controls.replaceChildren(h("div", { class: "row" },
       asked.pause ? h("button", { type: "button", name: "resume", onclick: go("resume") }, "Go on ", h("kbd", {}, "p")) : h("button", { type: "button", name: "pause", onclick: go("pause") }, "Pause ", h("kbd", {}, "p")),
-      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this episode"),
-      h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say")),
+      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this episode"), where.start !== undefined && h("a", { class: "button", name: "takeover", href: path("drive", "takeover", run, where.chain, where.start) }, "Take over"), speak,
+      state.driven.map((d) => h("span", { class: "muted" }, `${d.by} drove ${count(d.steps, "step")}`)),
       asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause: attempts stand still at their next decision`),
       asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`),
       (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`))));
   }
 
-  const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
+  const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { const at = head.querySelector(".at"); if (at) at.textContent = state.step; for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, taken: () => { drawHead(); drawPlans(); }, returned: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
   const stop = listen("live/events", { run, chain, start }, {
     attempt(found) { where = found; shell.title(`${chainWords(found.chain).task}, start ${found.start}`); drawHead(); },
     live(event) { take(state, event); redraw[event.event]?.(); },
@@ -189,7 +228,7 @@ function watch(host, [run, chain, start], shell) {
   drawHead();
   drawControls();
   const timer = setInterval(drawControls, 3000);
-  return () => { stop(); clearInterval(timer); removeEventListener("keydown", keys); };
+  return () => { stop(); for (const view of pictures.children) if (view.screen) view.screen.open = false; clearInterval(timer); removeEventListener("keydown", keys); };
 }
 
 export function open(host, parts, shell) {

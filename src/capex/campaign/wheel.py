@@ -4,16 +4,15 @@ pictures the other.
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from capex.campaign.teleoperation import Move, read_move
+from capex.campaign.teleoperation import Asked, read_move
 from capex.errors import CapexError
-from capex.studio.stage import jpeg
+from capex.models.pictures import encode_jpeg
 from capex.worlds import ArmState, Env
 from capex.worlds.robots import glimpse
 
@@ -25,9 +24,9 @@ Message = dict[str, Any] | bytes | None  # None: the attempt is over
 class Wheel:
     """`Controls` of a page. `hear` is called by the page's side, everything else by the world's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._loop = loop
-        self.out: asyncio.Queue[Message] = asyncio.Queue()
+    def __init__(self, tell: Callable[[Message], None]):
+        """`tell` sends something to the page, from any thread."""
+        self.tell = tell
         self._asked: queue.SimpleQueue[tuple[float, Mapping[str, Any]]] = queue.SimpleQueue()
         self._gone = threading.Event()
         self._camera, self._shown = "", 0
@@ -41,11 +40,7 @@ class Wheel:
         """The page is gone."""
         self._gone.set()
 
-    def tell(self, message: Message) -> None:
-        """Send something to the page, from any thread."""
-        self._loop.call_soon_threadsafe(self.out.put_nowait, message)
-
-    def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
+    def take(self, wait_s: float) -> Asked | None:
         """The next message as a move; what is none is answered with a sentence."""
         try:
             came_at, raw = self._asked.get(timeout=wait_s)
@@ -55,6 +50,8 @@ class Wheel:
             return "leave"
         if raw.get("do") == "done":
             return "done"
+        if raw.get("do") == "still":
+            return "still"
         assert self._env is not None
         if isinstance(camera := raw.get("camera"), str):
             self._camera = camera
@@ -94,11 +91,22 @@ class Wheel:
                 "cameras": names,
                 "camera": self._camera,
                 "pictures": [self._camera, *beside],
+                "projection": _projection(env, self._camera),
             }
         )
         for name, longest in zip([self._camera, *beside], (LARGE, SMALL), strict=False):
             size = env.spec.camera(name).fitted(longest)
-            self.tell(jpeg(glimpse(env, [name], size)[name]))
+            self.tell(encode_jpeg(glimpse(env, [name], size)[name]))
+
+
+def _projection(env: Env, camera: str) -> dict[str, Any] | None:
+    """How the large picture's camera projects; None where it is not calibrated."""
+    size = env.spec.camera(camera).fitted(LARGE)
+    try:
+        matrix = env.camera_model(camera, size).matrix
+    except CapexError:
+        return None
+    return {"size": size, "projection": [float(v) for v in matrix.ravel()]}
 
 
 def _shown(arm: ArmState) -> dict[str, Any]:

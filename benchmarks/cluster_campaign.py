@@ -1,0 +1,218 @@
+"""A campaign on a Ray cluster of five nodes whose nodes, driver and connections do not last.
+
+    python benchmarks/cluster_campaign.py [BLOWS [SEED]]      default 12 and 0; needs the extra ray
+
+The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.5, which
+Linux has without being told). A few seconds after each sign of work a blow falls: a node is killed
+with SIGKILL and another one added, the driver is killed and started on another node, or the
+connections of a node to the head, which pass a proxy, are cut, stalled or half-closed. In the end
+the records must equal those of an undisturbed run in one process, byte for byte but for times,
+nothing may have cost more than the budget, and only what was in flight may have been paid for
+twice. Prints the table; exit status 1 where that was not so. SIGTERM ends the blows, and the
+campaign comes to its end.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+# A busy machine answers late, which is no reason to give a node up.
+os.environ |= {
+    "RAY_gcs_server_request_timeout_seconds": "300",
+    "RAY_gcs_rpc_server_connect_timeout_s": "120",
+    "RAY_health_check_timeout_ms": "60000",
+}
+import ray
+from ray.cluster_utils import Cluster
+from rich.console import Console
+from rich.table import Table
+
+import capex
+from capex.run.spend import Spend
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from rehearsal.proxy import ProxyProcess
+
+from lab.campaigns import contents, price_file
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+TASKS, BUDGET_USD = "lab.world:low,high", Decimal(40)
+SMALL = {"num_cpus": 1, "object_store_memory": 80_000_000}
+SLOTS = 8
+PATIENCE = 5  # times that a node may fail to start
+HANGS_S = 1500.0  # that the whole may take
+
+
+def child(out: str, prices: str, address: str, place: str) -> None:
+    """The driver's process, on the node with the address `place`; without one, on no cluster."""
+    options: dict[str, Any] = {"arm": "capex,base", "starts": "0:12", "decisions": 6}
+    options |= {"image_size": 32, "prices": prices, "campaign_usd": float(BUDGET_USD)}
+    options |= {"model": "lab.model:delay=0.2", "max_output_tokens": 256, "slots": SLOTS}
+    if place:
+        ray.init(address, _node_ip_address=place, log_to_driver=False, logging_level="error")
+        options["ray"] = address
+    capex.collect(TASKS, out=out, **options)
+
+
+def patiently(start: Callable[[], Any]) -> Any:
+    """Start a node; Ray gives one half a minute, which a busy machine may not have."""
+    for _ in range(PATIENCE):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    raise SystemExit("this machine is too busy for a Ray node to start")
+
+
+class Bench:
+    """The cluster, and what befalls it."""
+
+    def __init__(self, folder: Path, seed: int):
+        self._rng, self._run, self._prices = random.Random(seed), folder / "run", price_file(folder)
+        self.blows: Counter[str] = Counter()
+        head = {**SMALL, "include_dashboard": False}
+        self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
+        self._head = self._cluster.address.rpartition(":")[0]
+        self._proxies: dict[str, ProxyProcess] = {}
+        self._nodes: dict[str, Any] = {}
+        for number in range(2, 6):
+            self._add(f"127.0.0.{number}")
+
+    def _add(self, place: str) -> None:
+        """A node, whose connections to the head pass a proxy."""
+        proxy = ProxyProcess(self._cluster.address)
+        given = {"gcs_address": proxy.address, "node_ip_address": place, **SMALL}
+        node = patiently(lambda: self._cluster.add_node(wait=False, **given))
+        self._nodes[place], self._proxies[place] = node, proxy
+
+    def drive(self, place: str) -> subprocess.Popen[bytes]:
+        """Start the driver on a node."""
+        words = [str(self._run), str(self._prices), self._cluster.address, place]
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        return subprocess.Popen(
+            [sys.executable, __file__, "child", *words],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.DEVNULL,
+        )
+
+    def campaign(self, blows: int, stopped: list[int]) -> None:
+        """From the driver's start to the campaign's end, with so many blows between."""
+        until, place = time.monotonic() + HANGS_S, self._head
+        driver, before, strikes = self.drive(place), 0, math.inf
+        while driver.poll() != 0:
+            now = time.monotonic()
+            if now > until:
+                driver.kill()
+                raise SystemExit("the campaign hangs")
+            if driver.poll() is not None:  # one slot has lost its node too often
+                self.blows["driver gave up and was started again"] += 1
+                driver = self.drive(place)
+            if strikes == math.inf and (size := self._books()) != before:  # it works again
+                before, strikes = size, now + self._rng.uniform(0.0, 5.0)
+            if now > strikes and sum(self.blows.values()) < blows and not stopped:
+                driver, place = self._strike(driver, place)
+                print(dict(self.blows), file=sys.stderr, flush=True)
+                before, strikes = self._books(), math.inf
+            time.sleep(0.1)
+
+    def _books(self) -> int:
+        books = self._run / "spend.jsonl"
+        return books.stat().st_size if books.exists() else 0
+
+    def _strike(
+        self, driver: subprocess.Popen[bytes], place: str
+    ) -> tuple[subprocess.Popen[bytes], str]:
+        others = [p for p in self._nodes if p != place]
+        blow = self._rng.choice(("node", "node", "driver", "cut", "stall", "half-close"))
+        if blow == "node":
+            gone = self._rng.choice(others)
+            self._cluster.remove_node(self._nodes.pop(gone), allow_graceful=False)
+            self._proxies.pop(gone).close()
+            self._add(gone)
+            self.blows["nodes killed and added"] += 1
+        elif blow == "driver":
+            driver.send_signal(signal.SIGKILL)
+            driver.wait()
+            place = self._rng.choice([*others, self._head])
+            driver = self.drive(place)
+            self.blows["drivers killed and started on another node"] += 1
+        else:
+            proxy = self._proxies[self._rng.choice(list(self._nodes))]
+            proxy.strike(blow)
+            self.blows[f"connections of a node: {blow}"] += 1
+        return driver, place
+
+    def close(self) -> None:
+        """End every process of the cluster."""
+        self._cluster.shutdown()
+        for proxy in self._proxies.values():
+            proxy.close()
+
+
+def main() -> None:
+    """One campaign with blows, and one without for comparison."""
+    blows = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+    seed, began = int(sys.argv[2]) if len(sys.argv) > 2 else 0, time.monotonic()
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=shm) as name:
+        folder = Path(name)
+        bench = Bench(folder, seed)
+        try:
+            bench.campaign(blows, stopped)
+        finally:
+            bench.close()
+        child(str(folder / "calm"), str(folder / "prices.toml"), "", "")
+        broken = show(folder, bench, time.monotonic() - began)
+    sys.exit(1 if broken else 0)
+
+
+def show(folder: Path, bench: Bench, seconds: float) -> list[str]:
+    """The table, and the promises that were broken."""
+    run, calm = folder / "run", folder / "calm"
+    loaded, account = capex.load_run(run), Spend(run / "spend.jsonl").account()
+    quiet = Spend(calm / "spend.jsonl").account()
+    recorded = sum(e.record.extra["ledger"]["attempts"] for e in loaded.episodes)
+    twice, kills = account.attempts - recorded, sum(bench.blows.values())
+    promises = {
+        "the records equal an undisturbed campaign's": contents(run) == contents(calm),
+        "nothing is damaged or half-written": not loaded.damaged
+        and not list(run.rglob(".writing-*")),
+        "the budget holds": account.total_usd <= BUDGET_USD and not account.overruns,
+        "each request is counted once": recorded == quiet.attempts,
+        "paid twice: at most what was in flight": 0 <= twice <= kills * SLOTS,
+    }
+    table = Table(title="A cluster of five nodes", title_justify="left", show_header=False)
+    for name, count in sorted(bench.blows.items()):
+        table.add_row(name, str(count))
+    table.add_row("episodes", str(len(loaded.episodes)))
+    table.add_row("files equal an undisturbed campaign's", str(len(contents(run))))
+    table.add_row("attempts in records, in spend.jsonl", f"{recorded}, {account.attempts}")
+    table.add_row("dollars settled, held", f"{account.settled_usd:.4f}, {account.held_usd:.4f}")
+    for name, holds in promises.items():
+        table.add_row(name, "yes" if holds else "NO", style="" if holds else "bold red")
+    console = Console(width=110)
+    console.print(table)
+    console.print(f"{seconds:.0f} s")
+    return [name for name, holds in promises.items() if not holds]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        child(*sys.argv[2:6])
+    else:
+        main()

@@ -1,0 +1,152 @@
+"""Between a page that drives and an attempt of a running campaign, which calls here between two of
+its decisions (`campaign.takeover`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from capex.campaign.takeover import FRAME, FRAME_MAX, PICTURE
+from capex.loopback import HOST
+from capex.run import requests
+from capex.run.live import under_way
+from capex.run.requests import Wish
+from capex.run.store import Chain
+from capex.studio.answers import to_json
+
+WAIT_S = 0.5  # how often it is looked whether the attempt is still there
+MESSAGE_MAX = 2000  # bytes that a page sends for one tick
+CALL_S = 10.0  # how long after it took the wish an attempt may take to call
+ELSEWHERE = "the attempt does not reach this studio: it runs on another machine"
+GONE = "the attempt ended before its next decision; there is nothing to drive any more"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The attempt that is wanted, and who wants it."""
+
+    chain: Chain
+    start: int
+    by: str
+    device: str
+
+    @property
+    def names(self) -> tuple[Path, str, int]:
+        """Run, chain and start, as requests name an attempt."""
+        return self.chain.path.parent.parent, self.chain.path.name, self.start
+
+
+class Relay:
+    """Waits for the attempt's call, then passes on what page and attempt say."""
+
+    def __init__(self, page: WebSocket, place: Place):
+        self._page, self._place, self._key = page, place, secrets.token_urlsafe(24)
+        self._called: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+
+    async def run(self) -> None:
+        """One turn, from the wish to the end of the call."""
+        self._called = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(self._answer, HOST, 0)
+        port = int(server.sockets[0].getsockname()[1])
+        wish = Wish(self._place.by, self._place.device, port, self._key, socket.gethostname())
+        requests.wish(*self._place.names, wish)
+        hearing = asyncio.create_task(self._page.receive_text())
+        try:
+            await self._tell({"event": "asked", "by": self._place.by})
+            call = await self._wait(hearing)
+            if call is None:
+                return
+            await self._pass_on(*call, hearing)
+        except (WebSocketDisconnect, RuntimeError, KeyError):
+            pass  # the page is gone, and with the call's end the attempt knows
+        finally:
+            hearing.cancel()
+            requests.forget_wish(*self._place.names)
+            server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = b""
+        with contextlib.suppress(OSError, ValueError, asyncio.TimeoutError):
+            said = await asyncio.wait_for(reader.readline(), 5)
+        if self._called.done() or not hmac.compare_digest(said.strip(), self._key.encode()):
+            writer.close()
+        else:
+            self._called.set_result((reader, writer))
+
+    async def _wait(
+        self, hearing: asyncio.Task[str]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """The call; None where the person or the attempt is gone before it."""
+        taken = 0  # how often it was seen that the wish was taken, and nobody called
+        while True:
+            either: set[asyncio.Future[Any]] = {self._called, hearing}
+            await asyncio.wait(either, timeout=WAIT_S, return_when="FIRST_COMPLETED")
+            if self._called.done():
+                return self._called.result()
+            if hearing.done():  # whatever it was: nothing can be driven yet
+                hearing.result()
+                await self._end({"event": "over", "kept": False, "handed": 0})
+                return None
+            taken += not requests.wished(*self._place.names)
+            gone = under_way(self._place.chain, self._place.start) is None
+            if gone or taken * WAIT_S > CALL_S:
+                await self._end({"event": "failed", "error": GONE if gone else ELSEWHERE})
+                return None
+
+    async def _pass_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hearing: asyncio.Task[str]
+    ) -> None:
+        telling = asyncio.create_task(self._hear_attempt(reader))
+        speaking = asyncio.create_task(self._hear_page(writer, hearing))
+        try:
+            await asyncio.wait({telling, speaking}, return_when="FIRST_COMPLETED")
+            if telling.done():  # the attempt has hung up: it goes on, or is over
+                steps = telling.result()
+                await self._end({"event": "over", "kept": True, "handed": steps})
+        finally:
+            for task in (telling, speaking):
+                task.cancel()
+            writer.close()
+
+    async def _hear_attempt(self, reader: asyncio.StreamReader) -> int:
+        """Pass states and pictures on; returns how many ticks were driven."""
+        ticks = 0
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                kind, size = FRAME.unpack(await reader.readexactly(FRAME.size))
+                if size > FRAME_MAX:
+                    break
+                body = await reader.readexactly(size)
+                if kind == PICTURE:
+                    await self._page.send_bytes(body)
+                    continue
+                message = json.loads(body)
+                ticks = int(message.get("tick", ticks))
+                await self._tell(message)
+        return ticks
+
+    async def _hear_page(self, writer: asyncio.StreamWriter, hearing: asyncio.Task[str]) -> None:
+        text = await hearing
+        while True:
+            line = text.replace("\n", " ").encode()
+            if len(line) <= MESSAGE_MAX:
+                writer.write(line + b"\n")
+                await writer.drain()
+            text = await self._page.receive_text()
+
+    async def _tell(self, message: object) -> None:
+        await self._page.send_text(to_json(message))
+
+    async def _end(self, message: object) -> None:
+        await self._tell(message)
+        await self._page.close()
