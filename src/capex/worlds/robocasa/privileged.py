@@ -73,7 +73,8 @@ class Kitchen:
 
     def footprints(self, above_m: float, below_m: float) -> list[tuple[Array, Array]]:
         """Corners on the floor of what can be touched between two heights, robot apart."""
-        model, found = self._model, []
+        model = self._model
+        found: list[tuple[Array, Array]] = []
         for geom in range(model.ngeom):
             if not (model.geom_contype[geom] or model.geom_conaffinity[geom]):
                 continue
@@ -112,7 +113,8 @@ class Kitchen:
 
     def boxes(self, body: str) -> list[Box]:
         """The shapes of a body, and of those that hang on it, that can be touched."""
-        model, found = self._model, []
+        model = self._model
+        found: list[Box] = []
         top = model.body(body).id
         for geom in range(model.ngeom):
             if not (model.geom_contype[geom] or model.geom_conaffinity[geom]):

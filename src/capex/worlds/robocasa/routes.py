@@ -52,8 +52,7 @@ def _leg(k: Kitchen, here: Point, goal: Point) -> Point:
         nearest = np.minimum(nearest, np.hypot(dx, dy))
     # Near the ends the robot stands closer to a counter than it should drive: no wall, but a price.
     cost = 1.0 + 40.0 * np.clip(CLEAR_M - nearest, 0.0, None) / CLEAR_M
-    start, end = (tuple(np.round((np.array(p) - low) / CELL_M).astype(int)) for p in (here, goal))
-    cells = np.array(_cheapest(cost, start, end))
+    cells = np.array(_cheapest(cost, _cell(here, low), _cell(goal, low)))
     for last in range(len(cells) - 1, 0, -1):
         way = cells[: last + 1]
         straight = np.round(np.linspace(way[0], way[-1], 2 * last + 1)).astype(int)
@@ -61,6 +60,11 @@ def _leg(k: Kitchen, here: Point, goal: Point) -> Point:
             x, y = low + CELL_M * cells[last]
             return goal if last == len(cells) - 1 else (float(x), float(y))
     return goal
+
+
+def _cell(point: Point, low: Array) -> Cell:
+    a, b = np.round((np.array(point) - low) / CELL_M).astype(int).tolist()
+    return a, b
 
 
 def _cheapest(cost: Array, start: Cell, end: Cell) -> list[Cell]:
