@@ -13,6 +13,7 @@ one chain at the paper's pace (37 requests in 6.6 minutes). What grows with the 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -138,10 +139,10 @@ def temporary(run: Path, scratch: Path) -> int:
 
 
 def soak(
-    folder: Path, minutes: float, starts: int = STARTS
+    folder: Path, minutes: float, starts: int = STARTS, every_s: float = 0.0
 ) -> tuple[dict[str, Samples], Counter[str], int, int, int]:
     """Run the campaign until the time is over or every start has run, and look at it all the time;
-    samples by process, faults, requests, kills and how it ended.
+    samples by process, faults, requests, kills and how it ended. `every_s`: between two looks.
     """
     run, scratch = folder / "run", folder / "tmp"
     scratch.mkdir()
@@ -158,7 +159,7 @@ def soak(
         while process.poll() is None and server.requests == 0:
             time.sleep(0.2)
         began = time.monotonic()
-        every_s = max(0.5, 60 * minutes / 400)
+        every_s = every_s or max(0.5, 60 * minutes / 400)
         while process.poll() is None:
             at = time.monotonic() - began
             workers = children(process.pid)
@@ -174,8 +175,9 @@ def soak(
             due = killed < kills and done > (killed + 1) / (kills + 1)
             if due and len(workers) == PROCESSES:
                 time.sleep(rng.uniform(0, every_s / 2))
-                os.kill(workers[-1], signal.SIGKILL)
-                killed += 1
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(workers[-1], signal.SIGKILL)
+                    killed += 1
             _say(at, minutes, server, killed)
             time.sleep(every_s)
         code = process.wait()

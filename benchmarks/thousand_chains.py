@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,9 @@ def child(out: Path, times: Path, chains: int, seconds: float, engine: dict[str,
     import capex
 
     episodes = engine.pop("episodes")
+    if (allowed := engine.pop("open_files", None)) is not None:  # at first, as a shell would
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     ended: list[float] = []
     began: list[tuple[float, float]] = []
     watcher = Watcher()

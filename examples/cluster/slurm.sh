@@ -25,12 +25,15 @@ export OMP_NUM_THREADS=1
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${nodes[0]}
-address=$(srun --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | cut -d' ' -f1)
+address=$(srun --nodes=1 --ntasks=1 --nodelist="$head" hostname --all-ip-addresses | cut -d' ' -f1)
 
 srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap \
     ray start --head --node-ip-address="$address" --port="$PORT" \
     --num-cpus="$SLURM_CPUS_PER_TASK" --include-dashboard=false --block &
-until ray health-check --address "$address:$PORT" >/dev/null 2>&1; do sleep 2; done
+for _ in $(seq 60); do              # two minutes; without a head the driver says so
+    ray health-check --address "$address:$PORT" >/dev/null 2>&1 && break
+    sleep 2
+done
 
 for node in "${nodes[@]:1}"; do
     srun --nodes=1 --ntasks=1 --nodelist="$node" --overlap \

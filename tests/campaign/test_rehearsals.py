@@ -32,6 +32,8 @@ def test_drivers_and_workers_that_are_killed_leave_the_same_records_within_the_b
     assert "all equal" in said
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
 def test_disks_that_fail_are_a_sentence_and_nothing_is_lost():
     assert "disk full" in _run("disk_faults.py", "5", "2")

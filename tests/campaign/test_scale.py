@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -34,12 +33,8 @@ def test_many_chains_all_advance_within_a_small_limit_of_open_files(shm):
     """Also what a shell allows at first is not enough for them."""
     import thousand_chains
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-    try:
-        row = thousand_chains.campaign(shm, 24, rate=400, requests=2, episodes=2, slots=24)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    options = {"episodes": 2, "slots": 24, "open_files": 64}
+    row = thousand_chains.campaign(shm, 24, rate=400, requests=2, **options)
     assert (row["episodes"], row["requests"]) == (48, 96)
     assert row["handles"] > 24
     chains = Run(shm / "run-24").chains()
@@ -146,7 +141,7 @@ def test_a_short_soak_with_faults_and_a_kill(shm, monkeypatch):
     monkeypatch.setattr(soak, "PACE_S", 0.05)
     monkeypatch.setattr(soak, "SHARE", 0.15)
     monkeypatch.setenv("REHEARSAL_REQUESTS", "3")
-    looked, faults, requests, killed, code = soak.soak(shm, 5.0, starts=3)
+    looked, faults, requests, killed, code = soak.soak(shm, 5.0, starts=3, every_s=0.05)
     said = (shm / "driver.log").read_text()
     assert code == 0, said
     assert requests >= 3 * 8 * 3

@@ -29,7 +29,7 @@ from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import Patience
 from capex.campaign.settings import Order
 from capex.campaign.turns import Turns
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, DamagedFile, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.run import load_episode, requests
@@ -308,8 +308,9 @@ class Driver:
         run.chain.sweep()
         if (episode_dir := run.chain.episode(slot.start)).is_dir():
             # Its worker died between the last rename and the word of it.
-            self._finished(run, slot, summarize(load_episode(episode_dir)))
-            return
+            with contextlib.suppress(DamagedFile):
+                self._finished(run, slot, summarize(load_episode(episode_dir)))
+                return
         run.plan.drop(slot)
         run.losses[slot.start] = run.losses.get(slot.start, 0) + 1
         self._tell(ev.AttemptCutOff(run.key, slot.start, what.reason))

@@ -227,8 +227,10 @@ class Ledger:
         if self.rate is None or self.spend is None:
             return None
         while (turn := self.spend.turn(self.rate, tokens)).wait_s > 0:
-            self.check()
-            time.sleep(min(turn.wait_s, LOOK_S))
+            until = time.monotonic() + turn.wait_s
+            while (left_s := until - time.monotonic()) > 0:
+                self.check()
+                time.sleep(min(left_s, LOOK_S))
         return turn, tokens
 
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:

@@ -138,6 +138,10 @@ def parse_resources(text: str) -> dict[str, float]:
         taken = {}
     if not taken or not all(name and 0 < v < float("inf") for name, v in taken.items()):
         raise CapexError(f"'{text}' names no resources; {RESOURCES_EXAMPLE}")
+    if "object_store_memory" in taken:
+        raise CapexError(
+            f"'{text}' names object_store_memory, which Ray gives out itself; leave it out"
+        )
     return taken
 
 

@@ -76,10 +76,14 @@ def allow_handles(needed: int) -> None:
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < needed:
+    allowed = hard == resource.RLIM_INFINITY or hard >= needed
+    if allowed and soft != resource.RLIM_INFINITY and soft < needed:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        except (ValueError, OSError):  # a kernel's limit below the one that it names
+            allowed, hard = False, soft
+    if not allowed:
         raise CapexError(
             f"so many chains and slots need about {needed:,} open files, and this system allows"
             f" {hard:,}; take fewer --slots or tasks, or raise the limit (ulimit -Hn)"
         )
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

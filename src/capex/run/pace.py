@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from capex.errors import CapexError
 from capex.run.files import lock
 
 T = TypeVar("T")
 PACE = "pace.json"
 MINUTE_S = 60.0
 LOCK_S = 30.0  # that others may hold the file
+UNSENT = "no request is sent without it"
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,23 @@ class Pace:
         self._with_sent(lambda sent: sent.append([turn.at, 0, more]))
 
     def _with_sent(self, do: Callable[[list[list[float]]], T]) -> T:
-        with open(self._path, "a+", encoding="ascii") as file:
-            lock(file, patience_s=LOCK_S)
-            file.seek(0)
-            now = self._clock()
-            sent = [row for row in _rows(file.read()) if now - MINUTE_S < row[0] <= now]
-            result = do(sent)
-            file.seek(0)
-            file.truncate()
-            file.write(json.dumps(sent))
+        try:
+            with open(self._path, "a+", encoding="ascii") as file:
+                if not lock(file, patience_s=LOCK_S):
+                    raise CapexError(f"{self._path} is held by another process; {UNSENT}")
+                file.seek(0)
+                now = self._clock()
+                sent = [row for row in _rows(file.read()) if now - MINUTE_S < row[0] <= now]
+                before = len(sent)
+                result = do(sent)
+                if len(sent) > before:  # who only waits leaves the file as it is
+                    file.seek(0)
+                    file.truncate()
+                    file.write(json.dumps(sent))
+        except OSError as error:
+            raise CapexError(
+                f"{self._path} cannot be written ({error.strerror}); {UNSENT}"
+            ) from error
         return result
 
 

@@ -18,6 +18,7 @@ are for one attempt; one that continues a cut-off attempt is told them again whe
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -211,13 +212,15 @@ def keep_driven(run: Path, chain: str, start: int, row: Mapping[str, Any]) -> No
 def driven(run: Path, chain: str, start: int) -> list[Mapping[str, Any]]:
     """What was driven in an attempt that was cut off; a garbled line is nothing."""
     path = _wish_file(run, chain, start).with_suffix(".driven")
-    rows = []
     try:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            rows.append(json.loads(line))
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        return rows
-    return rows
+        return []
+    rows = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            rows.append(json.loads(line))
+    return [row for row in rows if isinstance(row, dict)]
 
 
 def _append(path: Path, row: Mapping[str, Any]) -> None:

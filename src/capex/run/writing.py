@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -114,11 +115,12 @@ class EpisodeWriter:
         try:
             self._chain.keep_exchanges(self.folder, self._index)
         except OSError:
-            for path in self.folder.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                elif path.name not in (EXCHANGES, EXCHANGE_TIMES):
-                    path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                for path in self.folder.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    elif path.name not in (EXCHANGES, EXCHANGE_TIMES):
+                        path.unlink(missing_ok=True)
             self._hold.close()
         else:
             self.discard()

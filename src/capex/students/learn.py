@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
+from capex.dataset.frames import open_take
 from capex.dataset.selection import Selection, find_attempts, select
 from capex.errors import CapexError, UnknownName
 from capex.run import load_chain
 from capex.run.files import write_bytes
+from capex.run.heads import load_head
 from capex.run.store import Chain, find_run
 from capex.students import data
 from capex.students.packing import pack_attempts
@@ -98,10 +100,12 @@ def plan_learning(job: LearnJob) -> LearnPlan:
     is written.
     """
     task = job.task or _only_task(job.runs)
+    _require_arms(job, task)
     sources = tuple(_source(run, task, job) for run in job.runs)
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
-        raise CapexError(f"two runs are called {names[0]}; rename one, tables go by these names")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise CapexError(f"two runs are called {twice}; rename one, tables go by these names")
     table = _study_table(job, task, names)
     path = job.out / "study.toml"
     return LearnPlan(job, task, sources, table, make_study(table, path))
@@ -130,7 +134,7 @@ def export(plan: LearnPlan, tell: Callable[[str, int, int], None]) -> Iterator[s
         told = f"{path}: {len(chosen.attempts)} demonstrations"
         how: dict[str, Any] = {"pipeline": job.pipeline, "parallel": _processes(job)}
         if path.exists():
-            _require_same(path, chosen)
+            _require_same(path, chosen, job.pipeline)
             told += ", there already"
         elif job.packed:
             pack_attempts(chosen.attempts, path, **how, tell=functools.partial(tell, source.name))
@@ -145,38 +149,54 @@ def _processes(job: LearnJob) -> int:
     return job.parallel or os.cpu_count() or 1
 
 
-def _require_same(path: Path, chosen: Selection) -> None:
-    """Refuse a dataset of other demonstrations than the run has now."""
-    there = sorted((e.start, e.seed) for e in data.open_pack(path).episodes)
+def _require_same(path: Path, chosen: Selection, pipeline: Pipeline) -> None:
+    """Refuse a dataset of other demonstrations than the run has now, or of other pictures."""
+    pack = data.open_pack(path)
+    there = sorted((e.start, e.seed) for e in pack.episodes)
     now = sorted((a.summary.start, a.summary.seed) for a in chosen.attempts)
     if there != now:
         raise CapexError(
             f"{path} holds {len(there)} demonstrations and the run now gives {len(now)}, not the"
             " same ones; choose another --out"
         )
+    sizes = pipeline.resolve(open_take(chosen.attempts[0].summary.path).spec).sizes
+    if dict.fromkeys(pack.cameras, pack.size) != sizes:
+        given = ", ".join(f"{name} {width}x{height}" for name, (width, height) in sizes.items())
+        raise CapexError(
+            f"{path} has pictures of {pack.size[0]}x{pack.size[1]} of {', '.join(pack.cameras)};"
+            f" asked for: {given}; choose another --out"
+        )
 
 
 def _only_task(runs: Sequence[Path]) -> str:
     """The task that all runs are of."""
-    named = {f"{c.world}:{c.task}" for run in runs for c in map(load_chain, find_run(run).chains())}
+    chains = [load_chain(chain, load_head) for run in runs for chain in find_run(run).chains()]
+    named = {f"{c.world}:{c.task}" for c in chains}
     if len(named) != 1:
         given = ", ".join(sorted(named)) or "none"
         raise CapexError(f"the runs hold several tasks or none ({given}); choose one with --task")
     return next(iter(named))
 
 
+def _require_arms(job: LearnJob, task: str) -> None:
+    """Refuse a method by which no run attempted the task."""
+    chains = [load_chain(chain, load_head) for run in job.runs for chain in find_run(run).chains()]
+    known = {c.arm for c in chains if (c.world, c.task) == split_name(task)}
+    for arm in job.arms if known else ():
+        if arm not in known:
+            where = f" of {task} in {', '.join(map(str, job.runs))}"
+            raise UnknownName("arm", arm, sorted(known), where=where, flag="--arm")
+
+
 def _source(run: Path, task: str, job: LearnJob) -> Source:
     """The run's chain of the task; where several methods attempted it, the one that was named."""
-    loaded = [load_chain(chain) for chain in find_run(run).chains()]
+    loaded = [load_chain(chain, load_head) for chain in find_run(run).chains()]
     tasks = sorted({f"{c.world}:{c.task}" for c in loaded})
     wanted = ":".join(split_name(task))
     if wanted not in tasks:
         raise UnknownName("task", wanted, tasks, where=f" in {run}", flag="--task")
     mine = [c for c in loaded if f"{c.world}:{c.task}" == wanted]
     known = sorted(c.arm for c in mine)
-    for arm in job.arms if len(job.runs) == 1 else ():
-        if arm not in known:
-            raise UnknownName("arm", arm, known, where=f" of {task} in {run}", flag="--arm")
     mine = [c for c in mine if c.arm in job.arms] or mine
     if len(mine) > 1:
         raise CapexError(

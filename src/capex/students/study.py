@@ -126,7 +126,7 @@ def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollout
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[StudyTrial]]:
     """Trials that run together: alone, or side by side on a GPU the sources of one task, policy and
-    seed, or, where `together` is a number, so many of those that are equally long.
+    seed, or, where `together` is a number, so many of one kind that are equally long.
     """
     by_key: dict[object, list[StudyTrial]] = {}
     for trial in trials(study, out):
@@ -135,7 +135,7 @@ def groups(study: StudyPlan, out: Path) -> Iterator[list[StudyTrial]]:
         if study.together is True:
             alike = (job.labels["policy"], job.seed, job.steps, job.task)
         elif study.together:
-            alike = (job.steps, job.keep)
+            alike = (job.settings.policy, job.steps, job.keep)
         by_key.setdefault(alike, []).append(trial)
     for group in by_key.values():
         most = len(group) if study.together is True else max(1, study.together)

@@ -226,7 +226,7 @@ class RayCluster:
         taken = {"CPU": CPUS} if resources is None else parse_resources(resources)
         self._cluster = Cluster(address)
         self._ray = ray = self._cluster.ray
-        self.slots = slots if slots is not None else self._room(taken)
+        self.slots = slots if slots is not None else self._room(taken, named=resources is not None)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -238,6 +238,7 @@ class RayCluster:
         options = {
             "num_cpus": taken.pop("CPU", 0),
             "num_gpus": taken.pop("GPU", 0),
+            "memory": taken.pop("memory", None),
             "resources": taken,
             "max_retries": 0,
             "scheduling_strategy": "SPREAD",
@@ -255,9 +256,11 @@ class RayCluster:
         self._sent: dict[Any, _Sent] = {}
         self._messages: deque[Message] = deque()
 
-    def _room(self, taken: Mapping[str, float]) -> int:
-        """Attempts that the nodes have room for now."""
+    def _room(self, taken: Mapping[str, float], *, named: bool) -> int:
+        """Attempts that the nodes have room for now; one where none is up yet."""
         there: dict[str, float] = self._ray.cluster_resources()
+        if not named and "CPU" not in there:
+            return 1
         if lacking := [name for name in taken if name not in there]:
             self._cluster.close()
             raise CapexError(

@@ -148,7 +148,7 @@ def _slide_rack(k: Kitchen, decision: int) -> Steps:
     if drive := hand.line_up(k, point, into, 0.34, decision, aside_m=0.25):
         return drive
     if hand.touching(k, part, point, 0.0, down) and k.tip @ into > 0.68:
-        return [hand.drive(*(0.3 * into[:2]), 0.0)]
+        return [hand.drive(0.3 * into[0], 0.3 * into[1], 0.0)]
     return hand.push(k, part, point, 0.0, down, press_m=0.03)
 
 

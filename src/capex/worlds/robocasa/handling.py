@@ -50,7 +50,7 @@ def facing(
     into: Array, closing: Array | None = None, lowered: float = 0.0
 ) -> tuple[float, float, float]:
     """The Euler angles of such a hand, its fingertips lowered by an angle."""
-    across = np.cross(UP, into)
+    across = np.asarray(np.cross(UP, into), dtype=np.float64)
     return matrix_to_euler(rotation_matrix(lowered * across) @ facing_matrix(into, closing))
 
 
