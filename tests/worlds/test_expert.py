@@ -132,5 +132,5 @@ def test_task_lists_are_read():
     assert parse_names("kitchen:all") == [("kitchen", t) for t in worlds.tasks("kitchen")]
     with pytest.raises(CapexError, match="names no task"):
         parse_names("kitchen:")
-    with pytest.raises(CapexError, match="has no expert"):
-        demonstrate("expert", "robocasa:CloseFridge", starts=[0], out="nowhere")
+    with pytest.raises(CapexError, match="has no human demonstrations; those with some: robocasa"):
+        demonstrate("human", "kitchen:CloseFridge", starts=[0], out="nowhere")

@@ -51,6 +51,7 @@ class Person:
             end="success" if success else "recorded",
             steps=len(recorder.steps["actions"]),
             turns=(),
+            extra={"shown": True},  # of each state only what was recorded is the person's
         )
         hooks.tell(Ended(record.end, success))
         return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)

@@ -16,14 +16,14 @@ from capex.worlds.robocasa.privileged import Box, Kitchen, Part
 UP: Array = np.array([0.0, 0.0, 1.0])
 FINGERS_HALF_M: Array = np.array([0.011, 0.019, 0.0125])  # of the closed fingers, in the tip frame
 GAP_M, PRESS_M = 0.022, 0.02  # before the fingers touch; behind the surface, to make a force
-TOUCHING_M = 0.03
-LINE_UP_TRIES = 4
+TOUCHING_M = 0.03  # nearer than this to where they touch, the fingers go on pushing
+LINE_UP_TRIES = 4  # then the arm tries from where the robot stands
 LEG_M, TURN_RAD = 0.58, 1.5  # of one drive: just under the limits of a base motion
 NEAREST_M = 0.36  # the arm draws a grip no nearer
-HOVER_M, CARRY_M, LIFT_M = 0.10, 0.12, 0.14
+HOVER_M, LIFT_M = 0.10, 0.14  # over a grasp before it, and after it
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
-REACH_M, COMFORT_M = 0.66, 0.52
-SLANT_RAD = 0.6
+REACH_M, COMFORT_M = 0.66, 0.52  # what is farther is come near to, until it is so far ahead
+SLANT_RAD = 0.6  # of a hand that takes from the front and above
 # By height, how near to the mount the tip of a hand that points level gets.
 NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
 LOW_M = 0.18  # a hand comes down to a lower place from above
