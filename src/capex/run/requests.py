@@ -18,6 +18,7 @@ are for one attempt; one that continues a cut-off attempt is told them again whe
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -198,9 +199,12 @@ def wished(run: Path, chain: str, start: int) -> bool:
     return _wish_file(run, chain, start).exists()
 
 
-def forget_wish(run: Path, chain: str, start: int) -> None:
-    """Whoever wanted to drive does not, any more."""
-    _wish_file(run, chain, start).unlink(missing_ok=True)
+def forget_wish(run: Path, chain: str, start: int, key: str) -> None:
+    """Whoever wanted to drive, with this key, does not any more."""
+    path = _wish_file(run, chain, start)
+    with contextlib.suppress(OSError, DamagedFile):
+        if read_json(path).get("key") == key:
+            path.unlink(missing_ok=True)
 
 
 def keep_driven(run: Path, chain: str, start: int, row: Mapping[str, Any]) -> None:
@@ -212,11 +216,12 @@ def driven(run: Path, chain: str, start: int) -> list[Mapping[str, Any]]:
     """What was driven in an attempt that was cut off; a garbled line is nothing."""
     path = _wish_file(run, chain, start).with_suffix(".driven")
     rows = []
-    try:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
         for line in path.read_text(encoding="utf-8").splitlines():
-            rows.append(json.loads(line))
-    except (OSError, ValueError):
-        return rows
+            with contextlib.suppress(ValueError):
+                row = json.loads(line)
+                if isinstance(row, dict) and {"decision", "by", "device", "moves"} <= row.keys():
+                    rows.append(row)
     return rows
 
 
