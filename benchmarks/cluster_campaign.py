@@ -2,27 +2,25 @@
 
     python benchmarks/cluster_campaign.py [BLOWS [SEED]]      default 12 and 0; needs the extra ray
 
-The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.6, which
-Linux has without being told). Every few seconds a blow falls: a node is killed with SIGKILL and
-another one added, the driver is killed and started on another node, or the connections of a node to
-the head go through a proxy that cuts, stalls or half-closes them. In the end the records must equal
-those of an undisturbed run in one process, byte for byte but for times, nothing may have cost more
-than the budget, and only what was in flight may have been paid for twice. Prints the table; exit
-status 1 where that was not so. SIGTERM ends the blows, and the campaign comes to its end.
+The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.5, which
+Linux has without being told). A few seconds after each sign of work a blow falls: a node is killed
+with SIGKILL and another one added, the driver is killed and started on another node, or the
+connections of a node to the head, which pass a proxy, are cut, stalled or half-closed. In the end
+the records must equal those of an undisturbed run in one process, byte for byte but for times,
+nothing may have cost more than the budget, and only what was in flight may have been paid for
+twice. Prints the table; exit status 1 where that was not so. SIGTERM ends the blows, and the
+campaign comes to its end.
 """
 
 from __future__ import annotations
 
-import contextlib
+import math
 import os
 import random
-import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +28,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+# A busy machine answers late, which is no reason to give a node up.
+os.environ |= {
+    "RAY_gcs_server_request_timeout_seconds": "300",
+    "RAY_gcs_rpc_server_connect_timeout_s": "120",
+    "RAY_health_check_timeout_ms": "60000",
+}
 import ray
 from ray.cluster_utils import Cluster
 from rich.console import Console
@@ -38,76 +42,17 @@ from rich.table import Table
 import capex
 from capex.run.spend import Spend
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from rehearsal.proxy import ProxyProcess
+
 from lab.campaigns import contents, price_file
 
+TESTS = Path(__file__).resolve().parent.parent / "tests"
 TASKS, BUDGET_USD = "lab.world:low,high", Decimal(40)
 SMALL = {"num_cpus": 1, "object_store_memory": 80_000_000}
 SLOTS = 8
-STALL_S = 5.0
 PATIENCE = 5  # times that a node may fail to start
 HANGS_S = 1500.0  # that the whole may take
-
-
-class Proxy:
-    """Passes connections of a node on to the head of the cluster, until it is told not to."""
-
-    def __init__(self, port: int):
-        self._port, self._pairs = port, list[tuple[socket.socket, socket.socket]]()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._stalled = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Reset every connection."""
-        pairs, self._pairs = self._pairs, []
-        for end in (end for pair in pairs for end in pair):
-            end.close()
-
-    def half_close(self) -> None:
-        """The head hears no more, and still speaks."""
-        for _, head in self._pairs:
-            _quietly(lambda head=head: head.shutdown(socket.SHUT_WR))
-
-    def stall(self) -> None:
-        """Nothing passes for some seconds."""
-        self._stalled.set()
-        threading.Timer(STALL_S, self._stalled.clear).start()
-
-    def _accept(self) -> None:
-        while True:
-            node, _ = self._listener.accept()
-            try:
-                head = socket.create_connection(("127.0.0.1", self._port))
-            except OSError:
-                node.close()
-                continue
-            self._pairs.append((node, head))
-            threading.Thread(target=self._pass, args=(node, head), daemon=True).start()
-
-    def _pass(self, node: socket.socket, head: socket.socket) -> None:
-        ways = {node: head, head: node}
-        try:
-            while ways:
-                for end in select.select(list(ways), [], [], 1.0)[0]:
-                    while self._stalled.is_set():
-                        time.sleep(0.05)
-                    if data := end.recv(1 << 16):
-                        ways[end].sendall(data)
-                    else:
-                        _quietly(lambda end=end: ways[end].shutdown(socket.SHUT_WR))
-                        del ways[end]
-        except (OSError, ValueError):  # cut
-            pass
-        for end in (node, head):
-            end.close()
-
-
-def _quietly(do: Any) -> None:
-    with contextlib.suppress(OSError):
-        do()
 
 
 def child(out: str, prices: str, address: str, place: str) -> None:
@@ -138,17 +83,17 @@ class Bench:
     def __init__(self, folder: Path, seed: int):
         self._rng, self._run, self._prices = random.Random(seed), folder / "run", price_file(folder)
         self.blows: Counter[str] = Counter()
-        head = {**SMALL, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+        head = {**SMALL, "include_dashboard": False}
         self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
-        self._head_port = int(self._cluster.address.rpartition(":")[2])
-        self._proxies: dict[Any, Proxy] = {}
+        self._head = self._cluster.address.rpartition(":")[0]
+        self._proxies: dict[str, ProxyProcess] = {}
         self._nodes: dict[str, Any] = {}
         for number in range(2, 6):
             self._add(f"127.0.0.{number}")
 
     def _add(self, place: str) -> None:
         """A node, whose connections to the head pass a proxy."""
-        proxy = Proxy(self._head_port)
+        proxy = ProxyProcess(self._cluster.address)
         given = {"gcs_address": proxy.address, "node_ip_address": place, **SMALL}
         node = patiently(lambda: self._cluster.add_node(wait=False, **given))
         self._nodes[place], self._proxies[place] = node, proxy
@@ -165,9 +110,8 @@ class Bench:
 
     def campaign(self, blows: int, stopped: list[int]) -> None:
         """From the driver's start to the campaign's end, with so many blows between."""
-        until, place = time.monotonic() + HANGS_S, "127.0.0.1"
-        driver = self.drive(place)
-        strikes = time.monotonic() + 15
+        until, place = time.monotonic() + HANGS_S, self._head
+        driver, before, strikes = self.drive(place), 0, math.inf
         while driver.poll() != 0:
             now = time.monotonic()
             if now > until:
@@ -176,10 +120,17 @@ class Bench:
             if driver.poll() is not None:  # one slot has lost its node too often
                 self.blows["driver gave up and was started again"] += 1
                 driver = self.drive(place)
+            if strikes == math.inf and (size := self._books()) != before:  # it works again
+                before, strikes = size, now + self._rng.uniform(0.0, 5.0)
             if now > strikes and sum(self.blows.values()) < blows and not stopped:
                 driver, place = self._strike(driver, place)
-                strikes = time.monotonic() + self._rng.uniform(2.0, 10.0)
+                print(dict(self.blows), file=sys.stderr, flush=True)
+                before, strikes = self._books(), math.inf
             time.sleep(0.1)
+
+    def _books(self) -> int:
+        books = self._run / "spend.jsonl"
+        return books.stat().st_size if books.exists() else 0
 
     def _strike(
         self, driver: subprocess.Popen[bytes], place: str
@@ -189,24 +140,26 @@ class Bench:
         if blow == "node":
             gone = self._rng.choice(others)
             self._cluster.remove_node(self._nodes.pop(gone), allow_graceful=False)
-            self._proxies.pop(gone).cut()
+            self._proxies.pop(gone).close()
             self._add(gone)
             self.blows["nodes killed and added"] += 1
         elif blow == "driver":
             driver.send_signal(signal.SIGKILL)
             driver.wait()
-            place = self._rng.choice([*others, "127.0.0.1"])
+            place = self._rng.choice([*others, self._head])
             driver = self.drive(place)
             self.blows["drivers killed and started on another node"] += 1
         else:
             proxy = self._proxies[self._rng.choice(list(self._nodes))]
-            {"cut": proxy.cut, "stall": proxy.stall, "half-close": proxy.half_close}[blow]()
+            proxy.strike(blow)
             self.blows[f"connections of a node: {blow}"] += 1
         return driver, place
 
     def close(self) -> None:
         """End every process of the cluster."""
         self._cluster.shutdown()
+        for proxy in self._proxies.values():
+            proxy.close()
 
 
 def main() -> None:

@@ -39,11 +39,11 @@ from capex.campaign import api  # before the first fork, and not after each
 from capex.campaign.engines import threads
 from capex.run.spend import Spend
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from lab import model, world
 from lab.campaigns import contents, flags, price_file
 
+HERE = Path(__file__).resolve().parent
 IMPORTED = (api, threads, model, world)
 
 LIBRARY = "CAPEX_FAULTY_DISK"  # where the compiled library lies, in the process behind it

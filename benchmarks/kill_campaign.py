@@ -53,6 +53,7 @@ DONE, REFUSED, FAILED = 0, 2, 70  # exit statuses of a driver
 HANGS_S = 300.0  # that a driver may live
 IN_VAIN = 12  # drivers that may end without being killed before the campaign is whole
 KILLS_A_CAMPAIGN = 20  # at most
+KILLS_WITH_WORKERS = 6  # fewer: each needs a process that imports everything
 
 
 @dataclass(frozen=True)
@@ -297,8 +298,9 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
         task, done = bar.add_task("kills", total=kills), 0
         while done < kills and not stopped and len(killer.tally.broken) < 20:
-            workers = 2 if killer.tally.campaigns % 3 == 1 else None
-            done += killer.campaign(min(KILLS_A_CAMPAIGN, kills - done), workers)
+            workers = 2 if killer.tally.campaigns % 4 == 1 else None
+            most = min(KILLS_A_CAMPAIGN if workers is None else KILLS_WITH_WORKERS, kills - done)
+            done += killer.campaign(most, workers)
             bar.update(task, completed=done)
             print(f"{done} kills, {killer.tally.whole} campaigns", file=sys.stderr, flush=True)
     killer.show(time.monotonic() - began)

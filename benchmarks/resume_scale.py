@@ -26,6 +26,8 @@ from rich.table import Table
 from thousand_chains import HERE, REQUESTS, tasks, usage
 
 DECISIONS = 8  # of an episode: what a record is long by
+INDEX, POSITION = '"index": 0,', '"position": 0,'  # in the record of start 0
+TOKENS = '{"fresh": 1500, "cached": 9000, "cache_write": 500, "output": 600, "reasoning": 300}'
 MOST_S, MOST_MB = 600.0, 2000.0  # for 100,000 episodes
 
 
@@ -39,7 +41,7 @@ def campaign(out: Path, chains: int, starts: int) -> None:
 
     def watch(event: object, board: object) -> None:
         if isinstance(event, ev.CampaignBegan):
-            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
             began.update(cpu_s=time.process_time(), wall_s=time.monotonic() - asked)
             began.update(usage(), peak_mb=peak_mb)
         if isinstance(event, ev.EpisodeBegan) and starts > 1:
@@ -74,27 +76,27 @@ def multiply(run: Path, each: int) -> int:
     with open(run / "spend.jsonl", "w", encoding="ascii") as spend:
         for chain in chains:
             first = chain / "episodes" / "0000"
-            record = json.loads((first / "record.json").read_text())
+            record = (first / "record.json").read_text()
+            assert record.count(INDEX) == record.count(POSITION) == 1
             for start in range(each):
                 folder = first.parent / f"{start:04d}"
                 if start:
                     folder.mkdir()
-                    record["start"]["index"] = record["position"] = start
-                    text = json.dumps(record, indent=1)
+                    text = record.replace(INDEX, f'"index": {start},')
+                    text = text.replace(POSITION, f'"position": {start},')
                     (folder / "record.json").write_text(text)
                     for name in ("timing.json", "steps.npz"):
                         os.link(first / name, folder / name)
-                for request in range(REQUESTS):
-                    ticket = f"{chain.name}-{start}-{request}"
-                    spend.write(_lines(chain.name, start, ticket))
+                spend.writelines(_lines(chain.name, start, str(k)) for k in range(REQUESTS))
     return each * len(chains)
 
 
-def _lines(chain: str, start: int, ticket: str) -> str:
-    tokens = {"fresh": 1500, "cached": 9000, "cache_write": 500, "output": 600, "reasoning": 300}
-    reserve = {"chain": chain, "episode": start, "reserve": ticket, "usd": "0.6372"}
-    settle = {"settle": ticket, "usd": "0.0253", "tokens": tokens, "reply": True}
-    return f"{json.dumps(reserve)}\n{json.dumps(settle)}\n"
+def _lines(chain: str, start: int, request: str) -> str:
+    ticket = f"{chain}-{start}-{request}"
+    return (
+        f'{{"chain": "{chain}", "episode": {start}, "reserve": "{ticket}", "usd": "0.6372"}}\n'
+        f'{{"settle": "{ticket}", "usd": "0.0253", "tokens": {TOKENS}, "reply": true}}\n'
+    )
 
 
 def main() -> int:

@@ -38,6 +38,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 from wire_server import Turn
 
 CHAINS, PROCESSES, SHARE = 8, 2, 0.05
+STARTS = 20_000  # more than an hour holds
 WEEK_REQUESTS = 7 * 24 * 60 / 6.6 * 37
 PACE_S = 0.35  # a request: with its overhead, a week's requests in an hour
 KILL_EVERY_MIN = 5.0
@@ -92,7 +93,7 @@ class Samples:
         return float(np.median(values[(number - 1) * size : number * size if number < 4 else None]))
 
 
-def child(out: str, url: str, hours: float) -> None:
+def child(out: str, url: str, hours: float, starts: int) -> None:
     """The campaign's process."""
     import capex
     from capex.campaign.patience import Pauses
@@ -101,7 +102,7 @@ def child(out: str, url: str, hours: float) -> None:
     capex.collect(
         tasks(CHAINS),
         model=f"rehearsal.faulty:{url}",
-        starts="0:20000",
+        starts=range(starts),
         out=out,
         parallel=PROCESSES,
         slots=CHAINS,
@@ -136,19 +137,22 @@ def temporary(run: Path, scratch: Path) -> int:
     return inside + writing + sum(1 for _ in scratch.rglob("*"))
 
 
-def soak(folder: Path, minutes: float) -> tuple[dict[str, Samples], Counter[str], int, int, int]:
-    """Run the campaign, look at it all the time; samples by process, faults, requests, kills and
-    how it ended.
+def soak(
+    folder: Path, minutes: float, starts: int = STARTS
+) -> tuple[dict[str, Samples], Counter[str], int, int, int]:
+    """Run the campaign until the time is over or every start has run, and look at it all the time;
+    samples by process, faults, requests, kills and how it ended.
     """
     run, scratch = folder / "run", folder / "tmp"
     scratch.mkdir()
     looked: dict[str, Samples] = {"driver": Samples(), "older worker": Samples()}
     looked |= {"run": Samples()}
-    env = os.environ | {"TMPDIR": str(scratch), "OMP_NUM_THREADS": "1", "REHEARSAL_REQUESTS": "37"}
+    env = {"REHEARSAL_REQUESTS": "37", **os.environ, "TMPDIR": str(scratch), "OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
-    rng, killed = random.Random(0), 0
+    rng, killed, requests = random.Random(0), 0, int(env["REHEARSAL_REQUESTS"])
     with Server(SHARE) as server:
-        command = [sys.executable, __file__, "child", str(run), server.url, str(minutes / 60)]
+        command = [sys.executable, __file__, "child", str(run), server.url]
+        command += [str(minutes / 60), str(starts)]
         log = open(folder / "driver.log", "wb")  # noqa: SIM115  as long as the process
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
         while process.poll() is None and server.requests == 0:
@@ -166,9 +170,10 @@ def soak(folder: Path, minutes: float) -> tuple[dict[str, Samples], Counter[str]
             except OSError:  # it has just ended
                 break
             kills = max(1, round(minutes / KILL_EVERY_MIN))
-            due = killed < kills and at > 60 * minutes * (killed + 1) / (kills + 1)
+            done = max(at / (60 * minutes), server.requests / (starts * CHAINS * requests))
+            due = killed < kills and done > (killed + 1) / (kills + 1)
             if due and len(workers) == PROCESSES:
-                time.sleep(rng.uniform(0, every_s))
+                time.sleep(rng.uniform(0, every_s / 2))
                 os.kill(workers[-1], signal.SIGKILL)
                 killed += 1
             _say(at, minutes, server, killed)
@@ -233,6 +238,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
-        child(sys.argv[2], sys.argv[3], float(sys.argv[4]))
+        child(sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5]))
     else:
         sys.exit(main())

@@ -1,7 +1,7 @@
 """What a campaign costs beside its model and its world, from one chain to a thousand.
 
 `python benchmarks/thousand_chains.py [CHAINS..] [--requests N] [--episodes N] [--rate R]
-[--parallel N | --ray NODES] [--folder DIR]`
+[--parallel N] [--folder DIR]`
 
 The driver, the store and the spend log are the real ones; the world is tiny and the model a
 stand-in (`rehearsal`) with the paper's figures: a success takes 37 requests and 6.6 minutes. Time
@@ -222,7 +222,7 @@ def main() -> int:
                 campaign(Path(folder), chains, rate=given.rate, requests=given.requests, **engine)
             )
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    show(rows, f"{given.rate:.0f} requests a second; {given.parallel} processes")
+    show(rows, f"{given.rate:.0f} requests a second at most; {given.parallel} processes")
     for sentence in (faults := broken(rows)):
         print(sentence)
     return 1 if faults else 0

@@ -33,6 +33,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to": {
         "collecting": "Collect demonstrations",
+        "cluster": "Collect on a cluster",
         "forks": "Go on from a saved state",
         "report": "Read the report",
         "studio": "Look in the studio",
@@ -60,7 +61,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "counterfactual": "Plans executed whole",
         "method-worth": "What the method is worth",
         "calibration": "The calibrator on synthetic data",
-        "scale": "Memory and kills at scale",
+        "scale": "Memory, kills and lies at scale",
         "paper-numbers": "The paper's numbers, recomputed",
         "deviations": "Departures from the paper",
     },

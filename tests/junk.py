@@ -93,18 +93,11 @@ OTHERS: tuple[Any, ...] = (
         ]
     },
     {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}]},
-    {"generated_text": "act"},
-    [{"generated_text": "act"}],
-    {"type": "message_start", "message": {"content": []}},
-    {"event": "done", "data": "[DONE]"},
-    {"detail": [{"loc": ["body"], "msg": "field required"}]},
-    {"completion": " Certainly.", "stop_reason": "stop_sequence"},
     {
         "text": "I will act.",
         "generation_id": "1",
         "tool_calls": [{"name": "act", "parameters": ACT}],
     },
-    {"data": {"outputs": {"answer": "act"}}},
     b'data: {"choices": [{"delta": {"content": "act"}}]}\n\ndata: [DONE]\n\n',
     b'event: message_start\ndata: {"type": "message_start"}\n\n',
     b"<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a 'aa'>]><x>&a;</x>",

@@ -90,7 +90,7 @@ def test_the_clock_of_a_turn_stands_still_while_it_queues():
                 return None
 
         Waiting(Looking(""), lease).complete(None)
-    assert phases == ["queueing", "simulating", "waiting", False, "queueing", "simulating"]
+    assert phases == ["simulating", "waiting", False, "simulating"]
     assert not core.busy
     assert model.name == "lab.model:"
 

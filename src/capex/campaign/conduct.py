@@ -223,7 +223,7 @@ def _engine(campaign: Campaign, useful: int) -> Engine:
     if settings.ray is not None:
         from capex.campaign.engines.ray import RayCluster
 
-        return RayCluster(setup, settings.ray, settings.slots)
+        return RayCluster(setup, settings.ray, settings.slots, settings.ray_resources)
     if settings.parallel > 1:
         from capex.campaign.engines.processes import Processes
 

@@ -9,6 +9,7 @@ depend on any of this.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import time
@@ -31,10 +32,10 @@ from capex.campaign.turns import Turns
 from capex.errors import CapexError, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
-from capex.run import requests
-from capex.run.files import write_json
+from capex.run import load_episode, requests
+from capex.run.files import write_bytes
 from capex.run.store import Chain
-from capex.run.summary import Summary
+from capex.run.summary import Summary, summarize
 
 LIVE = "live.json"
 HEARTBEAT_S = 2.0
@@ -305,6 +306,10 @@ class Driver:
 
     def _lost(self, run: ChainRun, slot: Slot, what: Lost) -> None:
         run.chain.sweep()
+        if (episode_dir := run.chain.episode(slot.start)).is_dir():
+            # Its worker died between the last rename and the word of it.
+            self._finished(run, slot, summarize(load_episode(episode_dir)))
+            return
         run.plan.drop(slot)
         run.losses[slot.start] = run.losses.get(slot.start, 0) + 1
         self._tell(ev.AttemptCutOff(run.key, slot.start, what.reason))
@@ -340,7 +345,8 @@ class Driver:
             return
         self._beat = time.monotonic()
         with contextlib.suppress(OSError):  # nothing depends on it
-            write_json(self._path / LIVE, live_note(self._board))
+            # On one line: with a thousand chains that takes a fifth of the time.
+            write_bytes(self._path / LIVE, json.dumps(live_note(self._board)).encode())
 
 
 def _allocated(grants: Grants) -> ev.Allocated:

@@ -15,6 +15,7 @@ from capex.errors import CapexError
 from capex.method.prompts import read_hints
 
 STARTS_EXAMPLE = "write 0:20 for the starts 0 to 19, 7 for one, 1,4,9 for some"
+RESOURCES_EXAMPLE = "write CPU=0.25 or CPU=0.5,GPU=0.1, names as the cluster has them"
 _FRESH = "fresh:"
 
 
@@ -126,6 +127,25 @@ def readable(what: str) -> Callable[[Any], Any]:
         return path
 
     return read
+
+
+def parse_resources(text: str) -> dict[str, float]:
+    """What an attempt takes of a cluster, from "CPU=0.25,GPU=0.1"."""
+    pairs = [piece.partition("=") for piece in text.split(",")]
+    try:
+        taken = {name.strip(): float(amount) for name, _, amount in pairs}
+    except ValueError:
+        taken = {}
+    if not taken or not all(name and 0 < v < float("inf") for name, v in taken.items()):
+        raise CapexError(f"'{text}' names no resources; {RESOURCES_EXAMPLE}")
+    return taken
+
+
+def checked_resources(value: Any) -> Any:
+    """The same as it was written, once it can be read."""
+    if isinstance(value, str):
+        parse_resources(value)
+    return value
 
 
 def checked_hints(value: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 from capex.campaign.names import (
     checked_hints,
+    checked_resources,
     listed_names,
     parse_names,
     read_dollars,
@@ -121,6 +122,11 @@ class Settings:
     ray: Annotated[str | None, Setting(metavar="ADDRESS")] = None
     """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here; extra `ray`
     (default: none)."""
+    ray_resources: Annotated[str | None, Setting(metavar="NAME=N[,..]", read=checked_resources)] = (
+        None
+    )
+    """What an attempt takes of a node of the cluster, named as the cluster does: CPU=0.5,GPU=0.1
+    (default CPU=0.25: most of its time it waits for its model)."""
     slots: Annotated[int | None, Setting(1, 10_000)] = None
     """Episodes under way at once (default 16 a process): while some wait for the model, others
     simulate."""
@@ -268,6 +274,8 @@ def resolve(
         )
     if "out" not in said and not dry:
         raise CapexError("no run directory was named; write --out runs/NAME")
+    if "ray_resources" in said and "ray" not in said:
+        raise CapexError("--ray-resources is what attempts take of a cluster; give --ray too")
     if "ray" in said and said.get("parallel", 1) > 1:
         raise CapexError(
             f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of"

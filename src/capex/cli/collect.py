@@ -84,7 +84,7 @@ class Collect:
             *("requests_per_minute", "tokens_per_minute"),
         ),
         "Rig": ("operator", "by", "judge", "arrangements", "order"),
-        "Engine": ("parallel", "ray", "slots"),
+        "Engine": ("parallel", "ray", "ray_resources", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
     EXAMPLES: ClassVar[Examples] = {

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from capex.run.files import lock
 
+T = TypeVar("T")
 PACE = "pace.json"
 MINUTE_S = 60.0
 LOCK_S = 30.0  # that others may hold the file
@@ -62,7 +63,7 @@ class Pace:
         """Count more tokens (or fewer, where negative) for a request, now that they are known."""
         self._with_sent(lambda sent: sent.append([turn.at, 0, more]))
 
-    def _with_sent(self, do: Callable[[list[list[float]]], Any]) -> Any:
+    def _with_sent(self, do: Callable[[list[list[float]]], T]) -> T:
         with open(self._path, "a+", encoding="ascii") as file:
             lock(file, patience_s=LOCK_S)
             file.seek(0)

@@ -26,6 +26,7 @@ from typing import Any
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, CutOff, Invalid, Moved, run_attempt
 from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Failed, Lost, Message, Setup
+from capex.campaign.names import parse_resources
 from capex.errors import CapexError
 from capex.models import ChatSettings, Usage
 from capex.models.exchanges import append
@@ -218,11 +219,14 @@ class _Sent:
 class RayCluster:
     """Attempts as tasks of a Ray cluster."""
 
-    def __init__(self, setup: Setup, address: str, slots: int | None = None):
+    def __init__(
+        self, setup: Setup, address: str, slots: int | None = None, resources: str | None = None
+    ):
+        """`resources`: what an attempt takes of a node, by the names that the cluster has."""
+        taken = {"CPU": CPUS} if resources is None else parse_resources(resources)
         self._cluster = Cluster(address)
         self._ray = ray = self._cluster.ray
-        cpus = float(ray.cluster_resources().get("CPU", 1.0))
-        self.slots = slots if slots is not None else max(1, int(cpus / CPUS))
+        self.slots = slots if slots is not None else self._room(taken)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -232,7 +236,9 @@ class RayCluster:
         # As in the other engines.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}
         options = {
-            "num_cpus": CPUS,
+            "num_cpus": taken.pop("CPU", 0),
+            "num_gpus": taken.pop("GPU", 0),
+            "resources": taken,
             "max_retries": 0,
             "scheduling_strategy": "SPREAD",
             "runtime_env": {"env_vars": threads},
@@ -248,6 +254,17 @@ class RayCluster:
         )
         self._sent: dict[Any, _Sent] = {}
         self._messages: deque[Message] = deque()
+
+    def _room(self, taken: Mapping[str, float]) -> int:
+        """Attempts that the nodes have room for now."""
+        there: dict[str, float] = self._ray.cluster_resources()
+        if lacking := [name for name in taken if name not in there]:
+            self._cluster.close()
+            raise CapexError(
+                f"--ray-resources: no node of the cluster has {' and '.join(lacking)}; start one"
+                " that does, or say with --slots how many attempts may wait for it"
+            )
+        return max(1, int(min(there[name] / amount for name, amount in taken.items())))
 
     def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt somewhere in the cluster."""

@@ -1,0 +1,37 @@
+"""The scripts that kill campaigns and let their disks fail, in short."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def _run(script: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / script, *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_drivers_and_workers_that_are_killed_leave_the_same_records_within_the_budget():
+    said = _run("kill_campaign.py", "4", "lab", "3")
+    assert "of a driver" in said
+    assert "all equal" in said
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_disks_that_fail_are_a_sentence_and_nothing_is_lost():
+    assert "disk full" in _run("disk_faults.py", "5", "2")
