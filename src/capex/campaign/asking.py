@@ -89,7 +89,7 @@ class Asking:
                     line = Line(wish)
                 except OSError:  # they are gone, or on another machine
                     continue
-                turn = Takeover(decision, wish, lambda line=line: line.wheel, self.end_now)
+                turn = Takeover(decision, wish, line.wheel, self.end_now)
                 return self._person(turn, line)
             if not self._paused():  # a wish that was withdrawn ends no pause
                 return None

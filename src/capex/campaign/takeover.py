@@ -115,7 +115,7 @@ class Takeover:
 
     decision: int
     wish: Wish
-    controls: Callable[[], Controls]
+    controls: Controls
     end_now: Callable[[], bool]
     ended: str = ""
     row: dict[str, Any] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Takeover:
         steps_left: int,
         carry_out: Callable[[Command], Tick],
     ) -> int:
-        self.ended, moves = drive(self.controls(), env, grips, steps_left, carry_out, self.end_now)
+        self.ended, moves = drive(self.controls, env, grips, steps_left, carry_out, self.end_now)
         self.row = {
             "decision": self.decision,
             "step": env.spec.horizon - steps_left,
@@ -142,4 +142,4 @@ class Takeover:
 def recorded(row: Mapping[str, Any]) -> Takeover:
     """A turn that is driven again."""
     wish = Wish(str(row["by"]), str(row["device"]), 0, "")
-    return Takeover(int(row["decision"]), wish, lambda: Recorded(row["moves"]), lambda: False)
+    return Takeover(int(row["decision"]), wish, Recorded(row["moves"]), lambda: False)

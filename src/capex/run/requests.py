@@ -215,7 +215,7 @@ def keep_driven(run: Path, chain: str, start: int, row: Mapping[str, Any]) -> No
 def driven(run: Path, chain: str, start: int) -> list[Mapping[str, Any]]:
     """What was driven in an attempt that was cut off; a garbled line is nothing."""
     path = _wish_file(run, chain, start).with_suffix(".driven")
-    rows = []
+    rows: list[Mapping[str, Any]] = []
     with contextlib.suppress(OSError, UnicodeDecodeError):
         for line in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError):
