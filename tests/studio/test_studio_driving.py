@@ -138,6 +138,7 @@ def test_two_arms_are_driven_with_a_switch_by_pointer_and_by_gamepad(browser, sh
                 browser.wait("+document.querySelector('main').dataset.tick >= 3")
         assert tip(browser)[1] < right[1] - 1  # held, it moves to the right
         browser.ask(PAD)
+        time.sleep(0.5)  # a tick may be under way
         still = browser.ask("document.querySelector('main').dataset.tick")
         browser.ask("pad.axes[1] = 0.05")  # within the dead zone
         time.sleep(0.2)

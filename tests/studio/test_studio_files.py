@@ -64,9 +64,9 @@ def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
     with Screens(env, tmp_path):
         time.sleep(0.3)
         assert not screens(tmp_path)  # nobody watches
-        watch(tmp_path)
         until = time.monotonic() + 20
         while len(screens(tmp_path)) < len(env.spec.cameras):
+            watch(tmp_path)
             assert time.monotonic() < until
             time.sleep(0.02)
     assert set(screens(tmp_path)) == {c.name for c in env.spec.cameras}
@@ -85,7 +85,8 @@ def test_a_wish_to_drive_is_taken_once_and_one_that_was_left_is_forgotten(tmp_pa
     requests.wish(*place, requests.Wish("Ada", "keyboard", 1, "a-key"))
     requests.forget(tmp_path)
     assert not requests.wished(*place)
-    requests.keep_driven(*place, {"decision": 3, "moves": []})
+    row = {"decision": 3, "by": "Ada", "device": "keyboard", "moves": []}
+    requests.keep_driven(*place, row)
     assert [row["decision"] for row in requests.driven(*place)] == [3]
     requests.forget_attempt(*place)
     assert requests.driven(*place) == []

@@ -82,14 +82,17 @@ class Asking:
             return self._person(recorded(self._before.pop(0)))
         if self.again is not None:
             return None
-        self._stand_still()
-        if (wish := requests.take_wish(*self._place)) is None:
-            return None
-        try:
-            line = Line(wish)
-        except OSError:  # they are gone, or on another machine
-            return None
-        return self._person(Takeover(decision, wish, lambda: line.wheel, self.end_now), line)
+        while True:
+            self._stand_still()
+            if (wish := requests.take_wish(*self._place)) is not None:
+                try:
+                    line = Line(wish)
+                except OSError:  # they are gone, or on another machine
+                    continue
+                turn = Takeover(decision, wish, line.wheel, self.end_now)
+                return self._person(turn, line)
+            if not self._paused():  # a wish that was withdrawn ends no pause
+                return None
 
     def _person(self, takeover: Takeover, line: Line | None = None) -> Person:
         def person(
@@ -104,7 +107,8 @@ class Asking:
             finally:
                 if line is not None:
                     line.close()
-            self._driven.append(takeover.row)
+            if steps:
+                self._driven.append(takeover.row)
             if line is not None:
                 self._handed_back(takeover, time.monotonic() - began)
             return steps
@@ -115,7 +119,8 @@ class Asking:
         """A person's time is not the attempt's; whoever vanished leaves it standing still."""
         self.lease.queued_s += seconds
         self.lease.phase("simulating")
-        requests.keep_driven(*self._place, takeover.row)
+        if takeover.row["steps"]:
+            requests.keep_driven(*self._place, takeover.row)
         self.tell("returned", by=takeover.wish.by, steps=takeover.row["steps"])
         if takeover.ended == "leave":
             requests.request(self.run, "pause", f"{takeover.wish.by}, whose page is gone,")

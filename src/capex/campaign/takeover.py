@@ -8,7 +8,9 @@ drives the same way.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
+import secrets
 import socket
 import struct
 import threading
@@ -29,6 +31,14 @@ JSON, PICTURE = b"j", b"p"
 FRAME_MAX = 2**20
 
 
+PROOF = 64  # characters
+
+
+def proof(key: str, words: str) -> str:
+    """That whoever says so knows the key."""
+    return hmac.new(key.encode(), words.encode(), "sha256").hexdigest()
+
+
 class Line:
     """The attempt's end of the connection to a page."""
 
@@ -37,9 +47,17 @@ class Line:
         if wish.host not in ("", socket.gethostname()):
             raise OSError(f"{wish.host} is another machine")
         self._socket = socket.create_connection((HOST, wish.port), CALL_S)
-        self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.sendall(wish.key.encode() + b"\n")
+        nonce = secrets.token_hex(16)
+        self._socket.sendall(f"{nonce} {proof(wish.key, 'attempt ' + nonce)}\n".encode())
+        try:
+            said = self._socket.recv(PROOF, socket.MSG_WAITALL).decode("ascii", "replace")
+            if not hmac.compare_digest(said, proof(wish.key, "studio " + nonce)):
+                raise OSError("somebody else answers there")
+        except OSError:
+            self._socket.close()
+            raise
+        self._socket.settimeout(None)
         self.wheel = Wheel(self.tell)
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -58,9 +76,10 @@ class Line:
                 for line in lines:
                     if isinstance(message := json.loads(line), dict):
                         self.wheel.hear(message)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             pass
-        self.wheel.leave()
+        finally:
+            self.wheel.leave()
 
     def close(self) -> None:
         """Hang up."""
@@ -96,7 +115,7 @@ class Takeover:
 
     decision: int
     wish: Wish
-    controls: Callable[[], Controls]
+    controls: Controls
     end_now: Callable[[], bool]
     ended: str = ""
     row: dict[str, Any] = field(default_factory=dict)
@@ -108,7 +127,7 @@ class Takeover:
         steps_left: int,
         carry_out: Callable[[Command], Tick],
     ) -> int:
-        self.ended, moves = drive(self.controls(), env, grips, steps_left, carry_out, self.end_now)
+        self.ended, moves = drive(self.controls, env, grips, steps_left, carry_out, self.end_now)
         self.row = {
             "decision": self.decision,
             "step": env.spec.horizon - steps_left,
@@ -123,4 +142,4 @@ class Takeover:
 def recorded(row: Mapping[str, Any]) -> Takeover:
     """A turn that is driven again."""
     wish = Wish(str(row["by"]), str(row["device"]), 0, "")
-    return Takeover(int(row["decision"]), wish, lambda: Recorded(row["moves"]), lambda: False)
+    return Takeover(int(row["decision"]), wish, Recorded(row["moves"]), lambda: False)

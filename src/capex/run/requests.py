@@ -199,9 +199,12 @@ def wished(run: Path, chain: str, start: int) -> bool:
     return _wish_file(run, chain, start).exists()
 
 
-def forget_wish(run: Path, chain: str, start: int) -> None:
-    """Whoever wanted to drive does not, any more."""
-    _wish_file(run, chain, start).unlink(missing_ok=True)
+def forget_wish(run: Path, chain: str, start: int, key: str) -> None:
+    """Whoever wanted to drive, with this key, does not any more."""
+    path = _wish_file(run, chain, start)
+    with contextlib.suppress(OSError, DamagedFile):
+        if read_json(path).get("key") == key:
+            path.unlink(missing_ok=True)
 
 
 def keep_driven(run: Path, chain: str, start: int, row: Mapping[str, Any]) -> None:
@@ -212,15 +215,14 @@ def keep_driven(run: Path, chain: str, start: int, row: Mapping[str, Any]) -> No
 def driven(run: Path, chain: str, start: int) -> list[Mapping[str, Any]]:
     """What was driven in an attempt that was cut off; a garbled line is nothing."""
     path = _wish_file(run, chain, start).with_suffix(".driven")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return []
-    rows = []
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
-    return [row for row in rows if isinstance(row, dict)]
+    rows: list[Mapping[str, Any]] = []
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError):
+                row = json.loads(line)
+                if isinstance(row, dict) and {"decision", "by", "device", "moves"} <= row.keys():
+                    rows.append(row)
+    return rows
 
 
 def _append(path: Path, row: Mapping[str, Any]) -> None:

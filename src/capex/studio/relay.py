@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from capex.campaign.takeover import FRAME, FRAME_MAX, PICTURE
+from capex.campaign.takeover import FRAME, FRAME_MAX, PICTURE, proof
 from capex.loopback import HOST
 from capex.run import requests
 from capex.run.live import under_way
@@ -71,16 +71,22 @@ class Relay:
             pass  # the page is gone, and with the call's end the attempt knows
         finally:
             hearing.cancel()
-            requests.forget_wish(*self._place.names)
+            requests.forget_wish(*self._place.names, self._key)
             server.close()
+            if self._called.done():
+                self._called.result()[1].close()
+            self._called.cancel()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = b""
         with contextlib.suppress(OSError, ValueError, asyncio.TimeoutError):
             said = await asyncio.wait_for(reader.readline(), 5)
-        if self._called.done() or not hmac.compare_digest(said.strip(), self._key.encode()):
+        nonce, _, shown = said.decode("ascii", "replace").strip().partition(" ")
+        known = hmac.compare_digest(shown.encode(), proof(self._key, f"attempt {nonce}").encode())
+        if self._called.done() or not known:
             writer.close()
         else:
+            writer.write(proof(self._key, f"studio {nonce}").encode())
             self._called.set_result((reader, writer))
 
     async def _wait(
@@ -116,6 +122,7 @@ class Relay:
         finally:
             for task in (telling, speaking):
                 task.cancel()
+            await asyncio.gather(telling, speaking, return_exceptions=True)
             writer.close()
 
     async def _hear_attempt(self, reader: asyncio.StreamReader) -> int:

@@ -25,7 +25,7 @@ from capex.campaign.teleoperation import Teleoperator
 from capex.campaign.wheel import Message, Wheel
 from capex.errors import CapexError
 from capex.run.live import under_way
-from capex.run.store import Run
+from capex.run.store import Chain, Run, chain_name
 from capex.studio.answers import Asked, get, number_of, text_of, to_json
 from capex.studio.guard import Refused
 from capex.studio.library import MANIFEST
@@ -141,6 +141,7 @@ class Seat:
             self.studio.library.chain(name, text_of(body, "chain")),
             number_of(body, "start"),
         )
+        self._allow(_world(chain))
         if under_way(chain, start) is None:
             raise Refused(409, f"start {start} is not under way; there is nothing to take over")
         return Place(chain, start, text_of(body, "by", 80), _device(body))
@@ -195,6 +196,16 @@ class Seat:
         finally:
             self._taken.release()
             wheel.tell(None)
+
+
+def _world(chain: Chain) -> str:
+    """The world of a chain's run, as its campaign names it."""
+    tasks = Run(chain.path.parent.parent).manifest.get("settings", {}).get("tasks", ())
+    for name in tasks:
+        world, task = worlds.split_name(str(name))
+        if chain.path.name.startswith(chain_name(world, task, "")):
+            return world
+    return chain.path.name
 
 
 def _device(body: Mapping[str, Any]) -> str:
