@@ -60,6 +60,12 @@ class _Settled:
     verdict: Verdict | None = None
     # Until memory has learned from it; a campaign has more of them than fit into memory.
     record: EpisodeRecord | None = None
+    driven: bool = False  # a person took it over: its outcome is not the model's
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a success of the demonstrator's own."""
+        return self.whole and self.success is True and not self.driven
 
 
 class ChainPlan:
@@ -158,7 +164,7 @@ class ChainPlan:
     @property
     def successes(self) -> int:
         """Successes so far, the present round's included."""
-        return sum(s.whole and s.success is True for s in self._settled.values())
+        return sum(s.counts for s in self._settled.values())
 
     @property
     def invalid(self) -> int:
@@ -259,7 +265,7 @@ class ChainPlan:
     def _learn(self, settled: _Settled) -> None:
         if not settled.whole:
             return
-        self._learned_successes += settled.success is True
+        self._learned_successes += settled.counts
         if self._remembers:
             if settled.by_person:
                 v = settled.verdict
@@ -298,7 +304,10 @@ def _settled(
 
 def _settle(episode: LoadedEpisode) -> _Settled:
     by_person, record = episode.record.success is None, episode.record
-    return _Settled(episode.index, True, episode.success, by_person, episode.verdict, record)
+    driven = bool(record.driven_steps)
+    return _Settled(
+        episode.index, True, episode.success, by_person, episode.verdict, record, driven
+    )
 
 
 def _unjudged(settled: _Settled) -> bool:
