@@ -1,7 +1,7 @@
 """What a campaign costs beside its model and its world, from one chain to a thousand.
 
 `python benchmarks/thousand_chains.py [CHAINS..] [--requests N] [--episodes N] [--rate R]
-[--parallel N | --ray ADDRESS] [--folder DIR]`
+[--parallel N] [--folder DIR]`
 
 The driver, the store and the spend log are the real ones; the world is tiny and the model a
 stand-in (`rehearsal`) with the paper's figures: a success takes 37 requests and 6.6 minutes. Time
@@ -211,21 +211,18 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=1)
     parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--ray", help="local, auto or HOST:PORT; an attempt is a process there")
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     rows = []
     with tempfile.TemporaryDirectory(dir=given.folder or memory, prefix="capex-chains-") as folder:
         for chains in given.chains:
-            engine: dict[str, Any] = {"slots": chains, "episodes": given.episodes}
-            engine |= {"ray": given.ray} if given.ray else {"parallel": given.parallel}
+            engine = {"slots": chains, "parallel": given.parallel, "episodes": given.episodes}
             rows.append(
                 campaign(Path(folder), chains, rate=given.rate, requests=given.requests, **engine)
             )
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    where = f"Ray {given.ray}" if given.ray else f"{given.parallel} processes"
-    show(rows, f"{given.rate:.0f} requests a second at most; {where}")
+    show(rows, f"{given.rate:.0f} requests a second at most; {given.parallel} processes")
     for sentence in (faults := broken(rows)):
         print(sentence)
     return 1 if faults else 0

@@ -27,7 +27,7 @@ from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.robocasa.expert import plan
 from capex.worlds.robocasa.privileged import Kitchen
 
-DECISIONS = 12
+DECISIONS = 20
 
 
 class Measured:

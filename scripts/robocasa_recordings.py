@@ -43,9 +43,11 @@ def record(episode: Any, folder: Path) -> tuple[bool, dict[str, Any], dict[str, 
     source: Any = worlds.make(f"{known.world}:{known.task}")
     built = source.start_source.build(worlds.Start(known.task, known.start, known.seed))
     suite = built.env
+    # A render context computes the dynamics once more, which warms the solver up: frames come
+    # first, and then the recorder loads the start anew.
+    frames = first_frames(suite)
     wrapped = DataCollectionWrapper(suite, str(folder), use_env_xml_for_reset=True)
     wrapped._start_new_episode()
-    frames = first_frames(suite)
     size = suite.sim.get_state().flatten().size
     equal = True
     for action, state in zip(steps["actions"], steps["states"][1:], strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import tempfile
 import time
 from collections import defaultdict
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import model_clients
 import runs
 import workers
 from capex import worlds
@@ -104,3 +106,38 @@ def pytest_terminal_summary(terminalreporter):
     for area, seconds in sorted(spent.items(), key=lambda item: -item[1]):
         terminalreporter.write_line(f"{area:24s} {seconds:7.1f} s")
     terminalreporter.write_line(f"{'whole test run':24s} {time.perf_counter() - _began:7.1f} s")
+
+
+@pytest.fixture
+def loopback_only(monkeypatch):
+    """Any connection or look-up beyond this machine fails the test."""
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def guarded_connect(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            assert address[0] in ("127.0.0.1", "::1", "localhost"), f"a test connected to {address}"
+        return connect(self, address)
+
+    def guarded_look_up(host, *args, **settings):
+        assert host in ("127.0.0.1", "::1", "localhost", None), f"a test looked up {host}"
+        return look_up(host, *args, **settings)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
+    monkeypatch.setattr(socket, "getaddrinfo", guarded_look_up)
+
+
+@pytest.fixture
+def canary_keys(monkeypatch):
+    """Every key of a provider is a canary, and nothing else in the environment names a server."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CAPEX_CHAT_API_KEY"):
+        monkeypatch.setenv(name, model_clients.CANARY)
+    for name in (
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_BASE_URL",
+        "OPENAI_CUSTOM_HEADERS",
+        "HTTP_PROXY",
+        "http_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ):
+        monkeypatch.delenv(name, raising=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import subprocess
@@ -31,22 +30,22 @@ def benchmarks():
     sys.path.remove(str(BENCHMARKS))
 
 
-def test_forty_chains_all_advance_within_a_small_limit_of_open_files(shm):
+def test_many_chains_all_advance_within_a_small_limit_of_open_files(shm):
     """Also what a shell allows at first is not enough for them."""
     import thousand_chains
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:
-        row = thousand_chains.campaign(shm, 40, rate=400, requests=2, episodes=2, slots=40)
+        row = thousand_chains.campaign(shm, 24, rate=400, requests=2, episodes=2, slots=24)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (row["episodes"], row["requests"]) == (80, 160)
-    assert row["handles"] > 40
-    chains = Run(shm / "run-40").chains()
-    assert len(chains) == 40
+    assert (row["episodes"], row["requests"]) == (48, 96)
+    assert row["handles"] > 24
+    chains = Run(shm / "run-24").chains()
+    assert len(chains) == 24
     assert all(chain.finished() == [0, 1] for chain in chains)
-    asked = Counter(row.chain for row in thousand_chains.read_times(shm / "times-40"))
+    asked = Counter(row.chain for row in thousand_chains.read_times(shm / "times-24"))
     assert set(asked.values()) == {4}
 
 
@@ -135,8 +134,6 @@ def test_a_continued_campaign_keeps_no_records_and_learns_the_same(shm):
     assert all(episode.record.turns == () for episode in plan.take_loaded().episodes)
     account = Spend(run / "spend.jsonl").account()
     assert account.attempts == account.requests == 24 * resume_scale.REQUESTS
-    numbers = json.loads(resume_scale.child(run, 2, 13))
-    assert min(numbers["peak_mb"], numbers["memory_mb"], numbers["cpu_s"]) > 0
 
 
 def _labels(episode):
@@ -147,12 +144,12 @@ def test_a_short_soak_with_faults_and_a_kill(shm, monkeypatch):
     import soak
 
     monkeypatch.setattr(soak, "PACE_S", 0.05)
-    monkeypatch.setattr(soak, "SHARE", 0.1)
+    monkeypatch.setattr(soak, "SHARE", 0.15)
     monkeypatch.setenv("REHEARSAL_REQUESTS", "3")
-    looked, faults, requests, killed, code = soak.soak(shm, 5.0, starts=6)
+    looked, faults, requests, killed, code = soak.soak(shm, 5.0, starts=3)
     said = (shm / "driver.log").read_text()
     assert code == 0, said
-    assert requests >= 6 * 8 * 3
+    assert requests >= 3 * 8 * 3
     assert killed == 1
     assert sum(faults.values()) > 0
     assert {"memory_mb", "handles", "threads"} == set(looked["driver"].rows)

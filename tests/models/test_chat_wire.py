@@ -15,6 +15,8 @@ from capex.models.openai_chat import calls_in_text
 from model_clients import CANARY, OK, REQUEST, Tally, client, decision_of
 from wire_server import Turn, WireServer
 
+pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
+
 
 def test_a_request_too_long_for_the_context_is_not_sent():
     long = replace(REQUEST, messages=(UserMessage((Text("x" * 100_000),)),))

@@ -31,6 +31,8 @@ from capex.models.scripted import Scripted
 from model_clients import CANARY, OK, PNG, REQUEST, TWO_LOOKS, WIRES, Tally, client
 from wire_server import USAGE, Turn, WireServer
 
+pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
+
 
 def _files(folder: Path) -> dict[str, bytes]:
     return {

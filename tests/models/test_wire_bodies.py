@@ -20,6 +20,8 @@ from capex.models import AssistantMessage, ChatSettings, Sampling, ToolCall, Too
 from model_clients import ACT, LOOK, OK, PNG, REQUEST, TWO_LOOKS, WIRES, client, decision_of
 from wire_server import BODIES, Turn, WireServer
 
+pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
+
 
 def _exhaust(value: Any) -> Any:
     """Pydantic checks an Iterable only when it is walked."""

@@ -32,6 +32,8 @@ from model_clients import (
 )
 from wire_server import BODIES, USAGE, Turn, WireServer
 
+pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
+
 
 def test_the_guard_guards():
     with pytest.raises(AssertionError, match="connected to"):

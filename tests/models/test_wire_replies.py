@@ -27,6 +27,8 @@ from model_clients import (
 )
 from wire_server import USAGE, Turn, WireServer
 
+pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
+
 
 @pytest.mark.parametrize("wire_name", WIRES)
 def test_plain_reply(wire_name):

@@ -25,7 +25,7 @@ def test_a_scene_is_matched_in_the_page(browser, shm):
         browser.click(".plain a")
         browser.wait("document.querySelector('.view')?.dataset.taken !== undefined")
         assert "as you like" in browser.ask("document.querySelector('.next').innerText")
-        for name in ("lab.world--robot--capex start 0", "lab.world--robot--base start 0"):
+        for name in ("robot, capex, start 0", "robot, base, start 0"):
             browser.wait(f"document.querySelector('h1').innerText === '{name}'")
             browser.ask("document.querySelector('[name=by]').value = 'Ben'")
             if "base" in name:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 import runs
+from capex import worlds
+from capex.campaign.screens import Screens
 from capex.errors import CapexError
 from capex.run import load_run, requests
 from capex.run.heads import load_head
+from capex.run.live import LIVE_FOLDER, screens, watch
 from capex.studio.guard import Refused
 from capex.studio.heads import Heads
 from capex.studio.library import Library
@@ -51,6 +56,39 @@ def test_requests_are_read_back_and_forgotten(tmp_path):
     assert [w.words for w in requests.said(tmp_path, "chain", 7)] == ["Mind the mug."]
     with pytest.raises(CapexError, match="1 to 500 characters"):
         requests.say(tmp_path, "chain", 7, "x" * 501, "Ada")
+
+
+def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
+    env = worlds.make("lab.world:robot")
+    (tmp_path / LIVE_FOLDER).mkdir()
+    with Screens(env, tmp_path):
+        time.sleep(0.3)
+        assert not screens(tmp_path)  # nobody watches
+        watch(tmp_path)
+        until = time.monotonic() + 20
+        while len(screens(tmp_path)) < len(env.spec.cameras):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    assert set(screens(tmp_path)) == {c.name for c in env.spec.cameras}
+    with Image.open(screens(tmp_path)[env.spec.cameras[0].name]) as picture:
+        assert picture.size == (32, 32)
+
+
+def test_a_wish_to_drive_is_taken_once_and_one_that_was_left_is_forgotten(tmp_path):
+    place = tmp_path, "chain", 7
+    requests.wish(*place, requests.Wish("Ada", "keyboard", 1, "a-key"))
+    folder = tmp_path / requests.REQUESTS / requests.WHEEL
+    assert folder.stat().st_mode & 0o77 == 0  # its key is for this user alone
+    assert requests.wished(*place)
+    assert requests.take_wish(*place).by == "Ada"
+    assert requests.take_wish(*place) is None
+    requests.wish(*place, requests.Wish("Ada", "keyboard", 1, "a-key"))
+    requests.forget(tmp_path)
+    assert not requests.wished(*place)
+    requests.keep_driven(*place, {"decision": 3, "moves": []})
+    assert [row["decision"] for row in requests.driven(*place)] == [3]
+    requests.forget_attempt(*place)
+    assert requests.driven(*place) == []
 
 
 def test_a_library_knows_runs_below_its_folders_alone(tmp_path):

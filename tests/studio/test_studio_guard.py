@@ -87,6 +87,16 @@ def hostile(port):
             f"api/live/picture?run=first&chain={CHAIN}&start=0&sha={quote(path)}",
             {},
         )
+        yield (
+            f"camera {k}",
+            f"api/live/frame?run=first&chain={CHAIN}&start=0&camera={quote(path)}",
+            {},
+        )
+        yield (
+            f"other episode {k}",
+            f"api/episode/apart?run=first&chain={CHAIN}&episode=0&run2={quote(path)}&episode2=0",
+            {},
+        )
     for host in (
         "evil.example",
         "evil.example:80",
@@ -280,6 +290,16 @@ def test_only_the_studios_own_page_may_take_the_wheel(studio):
     assert b" 403 " in greeted(studio, origin="http://evil.example")
     assert b" 403 " in greeted(studio, path="../api/drive/wheel")
     assert b" 101 " in greeted(studio)
+    assert b" 403 " in greeted(studio, path="api/drive/takeover", origin="http://evil.example")
+
+
+def test_an_attempt_that_is_not_under_way_is_not_taken_over(tmp_path):
+    runs.campaign(tmp_path / "first", runs.TASKS[:1], ["capex"], 1, plans=1)
+    seat = Seat(Studio(Library((tmp_path,))))
+    wanted = {"run": "first", "chain": CHAIN, "start": 0, "by": "Ada"}
+    for changed in ({}, {"run": "../first"}, {"chain": ".."}, {"start": -1}, {"by": ""}):
+        with pytest.raises(CapexError):
+            seat._place(wanted | changed)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import runs
 from capex.campaign.replay import replay
 from capex.dataset.projection import project_plan, tips_at
 from capex.dataset.views import open_views
+from capex.report.data import SPOKEN_TO, load
 from capex.run import load_run, read_record
 from capex.run.live import LIVE_FOLDER
 from capex.run.requests import requested
@@ -96,6 +97,10 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
     assert (word["words"], word["by"]) == (WORDS, "studio")
     asked = [json.dumps(line.get("request", {})) for line in spoken.exchanges()]
     assert 1 <= sum(f"The operator says: {WORDS}" in text for text in asked) <= 6
+    assert spoken.index in {e.start for e in load([out]).episodes}
+    unaided = load([out], unaided=True)
+    assert spoken.index not in {e.start for e in unaided.episodes}
+    assert [row.start for row in unaided.invalid if row.error == SPOKEN_TO] == [spoken.index]
     assert not [r.difference for r in replay(out) if r.path == spoken.path and r.difference]
     assert not list(chain.rglob(LIVE_FOLDER))  # nothing of it stays
     where, drawn = seen

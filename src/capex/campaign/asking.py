@@ -87,7 +87,7 @@ class Asking:
             return None
         try:
             line = Line(wish)
-        except OSError:  # they are gone
+        except OSError:  # they are gone, or on another machine
             return None
         return self._person(Takeover(decision, wish, lambda: line.wheel, self.end_now), line)
 

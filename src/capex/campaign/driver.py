@@ -9,6 +9,7 @@ depend on any of this.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import time
@@ -32,7 +33,7 @@ from capex.errors import CapexError, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.run import load_episode, requests
-from capex.run.files import write_json
+from capex.run.files import write_bytes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 
@@ -344,7 +345,8 @@ class Driver:
             return
         self._beat = time.monotonic()
         with contextlib.suppress(OSError):  # nothing depends on it
-            write_json(self._path / LIVE, live_note(self._board))
+            # On one line: with a thousand chains that takes a fifth of the time.
+            write_bytes(self._path / LIVE, json.dumps(live_note(self._board)).encode())
 
 
 def _allocated(grants: Grants) -> ev.Allocated:

@@ -7,6 +7,7 @@ drives the same way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -32,7 +33,9 @@ class Line:
     """The attempt's end of the connection to a page."""
 
     def __init__(self, wish: Wish):
-        """Call whoever asked; OSError where nobody answers."""
+        """Call whoever asked; OSError where nobody answers, or where they are elsewhere."""
+        if wish.host not in ("", socket.gethostname()):
+            raise OSError(f"{wish.host} is another machine")
         self._socket = socket.create_connection((HOST, wish.port), CALL_S)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -61,11 +64,9 @@ class Line:
 
     def close(self) -> None:
         """Hang up."""
-        for end in (lambda: self._socket.shutdown(socket.SHUT_RDWR), self._socket.close):
-            try:
-                end()
-            except OSError:
-                continue
+        with contextlib.suppress(OSError):  # wakes whoever listens
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
 @dataclass

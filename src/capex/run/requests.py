@@ -28,7 +28,7 @@ from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.models.exchanges import append
 from capex.run.files import now, read_json, write_bytes, write_json
 
-REQUESTS = "requests"
+REQUESTS, WHEEL = "requests", "wheel"
 WORDS_MAX = 500  # characters of a sentence to the model
 IN_RECORD = "operator_words"  # where a record says what its model was told, and others were not
 Kind = Literal["pause", "stop"]
@@ -65,6 +65,8 @@ def forget(run: Path) -> None:
     for kind in KINDS:
         withdraw(run, kind)
     _arranged_file(run).unlink(missing_ok=True)
+    for wish_left in (run / REQUESTS / WHEEL).glob("*/*.json"):
+        wish_left.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def _wish_file(run: Path, chain: str, start: int) -> Path:
-    return run / REQUESTS / "wheel" / chain / f"{start:04d}.json"
+    return run / REQUESTS / WHEEL / chain / f"{start:04d}.json"
 
 
 def _arranged_file(run: Path) -> Path:

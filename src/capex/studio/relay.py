@@ -12,6 +12,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -25,6 +26,8 @@ from capex.studio.answers import to_json
 
 WAIT_S = 0.5  # how often it is looked whether the attempt is still there
 MESSAGE_MAX = 2000  # bytes that a page sends for one tick
+CALL_S = 10.0  # how long after it took the wish an attempt may take to call
+ELSEWHERE = "the attempt does not reach this studio: it runs on another machine"
 GONE = "the attempt ended before its next decision; there is nothing to drive any more"
 
 
@@ -84,18 +87,20 @@ class Relay:
         self, hearing: asyncio.Task[str]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """The call; None where the person or the attempt is gone before it."""
+        taken = 0  # how often it was seen that the wish was taken, and nobody called
         while True:
-            await asyncio.wait(
-                {self._called, hearing}, timeout=WAIT_S, return_when="FIRST_COMPLETED"
-            )
+            either: set[asyncio.Future[Any]] = {self._called, hearing}
+            await asyncio.wait(either, timeout=WAIT_S, return_when="FIRST_COMPLETED")
             if self._called.done():
                 return self._called.result()
             if hearing.done():  # whatever it was: nothing can be driven yet
                 hearing.result()
                 await self._end({"event": "over", "kept": False, "handed": 0})
                 return None
-            if under_way(self._place.chain, self._place.start) is None:
-                await self._end({"event": "failed", "error": GONE})
+            taken += not requests.wished(*self._place.names)
+            gone = under_way(self._place.chain, self._place.start) is None
+            if gone or taken * WAIT_S > CALL_S:
+                await self._end({"event": "failed", "error": GONE if gone else ELSEWHERE})
                 return None
 
     async def _pass_on(

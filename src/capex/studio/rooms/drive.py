@@ -90,7 +90,11 @@ class Seat:
         if trip is None:
             return
         loop, out = asyncio.get_running_loop(), asyncio.Queue[Message]()
-        wheel = Wheel(lambda message: loop.call_soon_threadsafe(out.put_nowait, message) and None)
+
+        def tell(message: Message) -> None:
+            loop.call_soon_threadsafe(out.put_nowait, message)
+
+        wheel = Wheel(tell)
         threading.Thread(target=self._attempt, args=(trip, wheel), daemon=True).start()
         listening = asyncio.create_task(_listen(page, wheel))
         try:

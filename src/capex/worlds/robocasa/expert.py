@@ -25,6 +25,8 @@ from capex.worlds.robosuite.robots import ARM
 UP: Array = np.array([0.0, 0.0, 1.0])
 AHEAD: Array = np.array([1.0, 0.0, 0.0])
 
+AJAR_RAD = 0.6  # a door so far open is pushed on from inside
+
 Skill = Callable[[Kitchen, int], Steps]
 
 
@@ -103,12 +105,21 @@ def _shut_flap(k: Kitchen, decision: int) -> Steps:
 
 
 def _open_doors(k: Kitchen, decision: int) -> Steps:
-    """Draw a cabinet's doors open by their handles, one after the other."""
+    """Draw a cabinet's doors open by their handles, one after the other; then push from inside."""
     fixture = k.casa.fxtr
     into = k.into(fixture)
     parts = [k.part(joint) for joint in fixture.door_joint_names]
     part = min(parts, key=lambda p: p.opening / p.limit if p.opening < 0.93 * p.limit else 2.0)
-    return hand.pull(k, part, hand.handle_of(k, part, into), into, 0.97 * part.limit, decision)
+    goal = 0.98 * part.limit
+    if part.opening < AJAR_RAD:
+        return hand.pull(k, part, hand.handle_of(k, part, into), into, goal, decision)
+    if k.holds(part.body):
+        return [at(k.tip, "keep", "release"), *line(k.tip, k.tip - 0.10 * into)]
+    panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
+    edge = part.anchor + 1.8 * (panel.centre - part.anchor)
+    way = part.way(edge, goal)
+    point = np.array([*edge[:2], panel.centre[2] - 0.6 * panel.reach(UP)]) - panel.reach(way) * way
+    return hand.push(k, part, point, goal, hand.facing(into, UP), gap_m=0.05)
 
 
 def _open_drawer(k: Kitchen, decision: int) -> Steps:
@@ -190,17 +201,18 @@ def _turn_knob(k: Kitchen, decision: int) -> Steps:
     if drive := hand.line_up(k, box.centre, AHEAD, 0.36, decision):
         return drive
     turn = float(part.axis[2]) * -part.opening
+    if k.holds(part.body):  # where the hand is now: a knob stays where it is
+        legs = max(1, math.ceil(abs(turn) / 0.35))
+        turned = [yaw_matrix(turn * (n + 1) / legs) @ k.hand for n in range(legs)]
+        return [at(k.tip, matrix_to_euler(R)) for R in turned]
     side = math.atan2(box.pose.rotation[1, 0], box.pose.rotation[0, 0])
     sides = [math.remainder(side + n * math.pi / 2, 2 * math.pi) for n in range(4)]
     first = min(sides, key=lambda yaw: max(abs(yaw), abs(yaw + turn)))
-    legs = max(1, math.ceil(abs(turn) / 0.4))
-    hands = [matrix_to_euler(yaw_matrix(first + turn * n / legs) @ DOWN) for n in range(legs + 1)]
-    grip = box.centre + np.array([0.0, 0.0, 0.004])
+    down = matrix_to_euler(yaw_matrix(first) @ DOWN)
+    grip = box.centre + 0.004 * UP
     way = hand.over(k.tip, grip + 0.10 * UP)
-    take = [at(way[0], hands[0], "open"), *path(way[0], way[1:], hands[0])]
-    take += line(way[-1], grip, hands[0], "close")
-    return [*take, *(at(grip, pose) for pose in hands[1:]), at(grip, hands[-1], "release"),
-            *line(grip, grip + 0.1 * UP)]  # fmt: skip
+    take = line(way[-1], grip, down, "close")
+    return [at(way[0], down, "open"), *path(way[0], way[1:], down), *take]
 
 
 def _navigate(k: Kitchen, decision: int) -> Steps:
@@ -260,10 +272,11 @@ def _cover(k: Kitchen, decision: int) -> Steps:
     """Take the blender's lid by its knob and set it on the jug."""
     blender = k.casa.blender
     lid = f"{blender.blender_lid.name}_main"
-    place = k.point(blender.get_lid_closed_pos(k.casa)) - k.body(lid).position_m
+    seat = k.point(blender.get_lid_closed_pos(k.casa))
+    if not k.holds(lid) and (drive := hand.line_up(k, seat, k.into(blender), 0.48, decision)):
+        return drive
     low, _ = k.extent(lid)
     knob = max(k.boxes(lid), key=lambda box: float(box.centre[2]))
-    seat = k.body(lid).position_m + place
     seat[2] += float(low[2] - k.body(lid).position_m[2])
     return hand.pick_place(k, lid, seat, decision, grip=knob, over_m=float(seat[2]))
 

@@ -28,7 +28,7 @@ SLANT_RAD = 0.6
 NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
 LOW_M = 0.18  # a hand comes down to a lower place from above
 # By height, by how much the fingertips are lowered: a low hand cannot point level.
-LOWERED_RAD = ((0.30, 0.60), (0.6, 0.0))
+LOWERED_RAD = ((0.10, 0.30, 0.60), (0.8, 0.6, 0.0))
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,14 @@ def approach(tip: Array, before: Array, into: Array) -> list[Array]:
     return [np.array([first[0], first[1], above[2]]), above, before]
 
 
-def over(tip: Array, above: Array) -> list[Array]:
-    """Up, then across to a place above something."""
-    height = max(float(tip[2]), min(float(above[2]), ceiling(tip)))
-    return [np.array([tip[0], tip[1], height]), above]
+def over(tip: Array, above: Array, clear_m: float = -1.0) -> list[Array]:
+    """Up, then across to a place above something; level and at least so high, where asked."""
+    height = max(float(tip[2]), min(max(float(above[2]), clear_m), ceiling(tip)))
+    up = np.array([tip[0], tip[1], height])
+    if clear_m < 0:
+        return [up, above]
+    level = max(float(above[2]), min(height, ceiling(above)))
+    return [up, np.array([above[0], above[1], level]), above]
 
 
 def drive(forward_m: float, left_m: float, turn_rad: float) -> BaseMotion:
@@ -167,7 +171,8 @@ def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision:
         return [drive(float(x), float(y), 0.0)]
     if drive_there := line_up(k, grip.place, into, 0.60, decision):
         return drive_there
-    before = grip.place - 0.09 * grip.way
+    # Below a worktop that stands out over it, a handle is come to from farther before it.
+    before = grip.place - 0.09 * grip.way - (0.06 * into if grip.place[2] < LOW_M else 0.0)
     from_above = grip.way[2] < -0.9
     onto = over(k.tip, before) if from_above else approach(k.tip, before, into)
     way = [at(onto[0], grip.orientation, "open"), *path(onto[0], onto[1:], grip.orientation)]
@@ -200,20 +205,22 @@ def pick_place(
     if into is not None:
         return _take_slanting(k, np.array([thing[0], thing[1], high[2]]), into)
     box = grip or max(k.boxes(body), key=lambda b: float(np.prod(b.half_m)))
-    return _take_from_above(k, box, 0.3 * (decision // 4))
+    clear_m = over_m + 0.06 if grip is not None else -1.0
+    return _take_from_above(k, box, 0.3 * (decision // 4), clear_m)
 
 
-def _take_from_above(k: Kitchen, box: Box, turn: float) -> Steps:
+def _take_from_above(k: Kitchen, box: Box, turn: float, clear_m: float) -> Steps:
     """Open above a box, come down on it, close and lift."""
     upright = [abs(float(box.pose.rotation[2, n])) > 0.6 for n in range(3)]
     sides = [n for n in range(3) if not upright[n]]
     axis = box.pose.rotation[:, min(sides, key=lambda n: float(box.half_m[n]))]
     orientation = down(math.atan2(axis[1], axis[0]) - math.pi / 2 + turn)
     half = box.reach(UP)
-    rise = half - BELOW_TOP_M if half > TALL_M else -0.002
+    # The fingers end 1.25 cm below the tip, and must not stand on what the thing lies on.
+    rise = half - BELOW_TOP_M if half > TALL_M else max(-0.002, 0.0185 - half)
     take = box.centre + rise * UP
     hover = raised(take, HOVER_M)
-    onto = over(k.tip, hover)
+    onto = over(k.tip, hover, clear_m)
     way = [at(onto[0], orientation, "open"), *path(onto[0], onto[1:], orientation)]
     return [*way, *line(hover, take, orientation, "close"), *line(take, raised(take, LIFT_M))]
 

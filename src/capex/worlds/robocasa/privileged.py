@@ -54,6 +54,11 @@ class Kitchen:
         return self.env.robot_state().arms[ARM.name].T_base_tip.position_m
 
     @property
+    def hand(self) -> Array:
+        """How the hand is turned."""
+        return self.env.robot_state().arms[ARM.name].T_base_tip.rotation
+
+    @property
     def fingers_open(self) -> bool:
         """Whether the fingers stand apart."""
         return self.env.robot_state().arms[ARM.name].opening_m > 0.01
@@ -68,7 +73,8 @@ class Kitchen:
 
     def footprints(self, above_m: float, below_m: float) -> list[tuple[Array, Array]]:
         """Corners on the floor of what can be touched between two heights, robot apart."""
-        model, found = self._model, []
+        model = self._model
+        found: list[tuple[Array, Array]] = []
         for geom in range(model.ngeom):
             if not (model.geom_contype[geom] or model.geom_conaffinity[geom]):
                 continue
@@ -107,7 +113,8 @@ class Kitchen:
 
     def boxes(self, body: str) -> list[Box]:
         """The shapes of a body, and of those that hang on it, that can be touched."""
-        model, found = self._model, []
+        model = self._model
+        found: list[Box] = []
         top = model.body(body).id
         for geom in range(model.ngeom):
             if not (model.geom_contype[geom] or model.geom_conaffinity[geom]):

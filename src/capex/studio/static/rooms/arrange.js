@@ -1,14 +1,21 @@
 // The scene that a campaign waits for: live over stored, blended, by edges, flickering or as a difference, until somebody says that it is ready.
-import { h, listen, path, percent, problem, query, send, typing } from "../dom.js";
+import { chainWords, h, listen, path, percent, problem, query, send, typing } from "../dom.js";
 
 const MODES = { blend: "both, blended", flicker: "flicker", edges: "edges: red stored, green live", difference: "difference", live: "live alone", stored: "stored alone" };
 const FLICKER_MS = 450;
+
+// CHAIN start 3, in words.
+function sceneWords(scene) {
+  const [chain, start] = scene.split(" start ");
+  const { task, arm } = chainWords(chain);
+  return task && start !== undefined ? `${task}, ${arm}, start ${start}` : scene;
+}
 
 function overview(host, shell) {
   const list = h("div", { class: "list" });
   host.append(h("h1", {}, "Which scene is to be arranged?"), list);
   return listen("arrange/scenes", {}, { now: ({ scenes }) => list.replaceChildren(scenes.length
-    ? h("ul", { class: "plain" }, scenes.map((s) => h("li", {}, h("a", { class: "button", href: path("arrange", s.run) }, `${s.run}: ${s.scene}`))))
+    ? h("ul", { class: "plain" }, scenes.map((s) => h("li", {}, h("a", { class: "button", href: path("arrange", s.run) }, `${s.run}: ${sceneWords(s.scene)}`))))
     : h("p", { class: "hint" }, "No campaign waits for a scene. One on a rig shows it here before each attempt.")) }, (yes) => shell.connected(yes));
 }
 
@@ -84,7 +91,7 @@ export function open(host, parts, shell) {
       notes.value = "";
       ready.disabled = false;
     }
-    title.textContent = now.scene;
+    title.textContent = sceneWords(now.scene);
     told.textContent = now.score === null ? "Arrange the scene as you like; later attempts will match it." : `Difference ${now.score.toFixed(3)}, ${percent(now.changed)} of the pixels. ${now.source ? `Match the scene of ${now.source}.` : ""} ${now.notes ?? ""}`;
     update();
   }

@@ -110,7 +110,13 @@ function stopped(run) {
   return h("article", { class: "card unfinished", data: { run: run.name } },
     h("div", { class: "row" }, h("span", { class: "dot" }), h("h2", {}, h("a", { href: path("campaigns", run.name) }, run.name)), h("span", { class: "muted" }, modelName(run.model)), standIn(run.stand_in), h("span", { class: "phase paused" }, "stopped before its end"),
       h("span", { class: "muted" }, `${run.total.episodes.toLocaleString("en")}${wanted(run.total) ? ` of ${wanted(run.total)}` : ""} attempts, ${run.total.judged ? `${run.total.successes} of ${run.total.judged} solved` : "none judged"}`, " · ", money(run.usd, run.stand_in))),
-    run.command ? h("div", { class: "row command" }, h("code", {}, run.command), h("button", { type: "button", name: "copy", onclick: (event) => copy(event.target, run.command) }, "Copy")) : h("p", { class: "muted" }, "The command that began it goes on with it."), invalid(run));
+    continuing(run), invalid(run));
+}
+
+// The command that goes on with a run that was stopped.
+function continuing(run) {
+  if (!run.unfinished) return null;
+  return run.command ? h("div", { class: "row command" }, h("code", {}, run.command), h("button", { type: "button", name: "copy", onclick: (event) => copy(event.target, run.command) }, "Copy")) : h("p", { class: "muted" }, run.model === "human" ? ["Left before it was over; ", h("a", { href: path("drive") }, "drive it again"), "."] : "The command that began it goes on with it.");
 }
 
 function overview(host, shell) {
@@ -161,7 +167,7 @@ function page(run, name) {
   parts.push(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("span", {}, name)),
     h("div", { class: `row ${run.running ? "running" : ""}` }, h("span", { class: "dot" }), h("h1", {}, name), h("span", { class: "muted" }, modelName(run.model)), standIn(run.stand_in), h("span", { class: "muted" }, run.state),
       h("a", { class: "button push", href: path("calibration", name) }, "Calibration")),
-    facts(run), h("p", { class: "muted" }, run.path), ...run.sentences.map((t) => h("p", { class: "notice" }, t)), invalid(run) || "");
+    facts(run), h("p", { class: "muted" }, run.path), continuing(run) || "", ...run.sentences.map((t) => h("p", { class: "notice" }, t)), invalid(run) || "");
   for (const chain of run.chains) {
     parts.push(h("article", { class: "card" },
       h("div", { class: "row" }, h("h2", {}, chain.task || chain.chain), h("span", { class: "muted" }, `${chain.world} · ${chain.arm}`),
