@@ -37,3 +37,19 @@ def test_drivers_and_workers_that_are_killed_leave_the_same_records_within_the_b
 )
 def test_disks_that_fail_are_a_sentence_and_nothing_is_lost():
     assert "disk full" in _run("disk_faults.py", "5", "2")
+
+
+def test_of_a_line_that_a_disk_takes_in_part_nothing_stays(tmp_path):
+    log = tmp_path / "exchanges.jsonl"
+    log.write_bytes(b"x" * 89 + b"\n")
+    program = (
+        "import resource, sys; from pathlib import Path; from capex.models.exchanges import append\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try: append(Path(sys.argv[1]), b'y' * 50 + b'\\n')\n"
+        "except OSError as error: print(error.strerror)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, log], capture_output=True, text=True, check=True
+    )
+    assert "fitted" in done.stdout
+    assert log.read_bytes() == b"x" * 89 + b"\n"

@@ -60,8 +60,8 @@ class Endpoint:
         connect_s, write_s = min(policy.connect_s, read_s), min(policy.write_s, read_s)
         timeout = httpx2.Timeout(connect=connect_s, write=write_s, read=read_s, pool=connect_s)
         try:
-            insisted = ("model", "max_tokens")
-            named: dict[str, Any] = {name: body[name] for name in insisted if name in body}
+            needed = ("model", "max_tokens")
+            named: dict[str, Any] = {name: body[name] for name in needed if name in body}
             named |= {"messages": []} if "messages" in body else {}
             whole = {k: v for k, v in body.items() if k != "extra_body"} | body.get(
                 "extra_body", {}
