@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -11,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from browser import Browser
+from capex.run.live import LIVE_FOLDER
 from capex.studio.serve import studio_server
 from lab.campaigns import cli
 
@@ -63,3 +66,22 @@ def quiet(browser, address):
     assert not browser.messages, browser.messages
     ours = (address.url, address.url.replace("http:", "ws:"), "about:", "blob:")
     assert all(url.startswith(ours) for url in browser.requests)
+
+
+@contextmanager
+def running_campaign(out):
+    """The pilot at OpenDrawer in a process of its own, from its first attempt's first live event."""
+    words = ["collect", "kitchen:OpenDrawer", "--model", "pilot", "--starts", "0:40", "--out", out]
+    command = [sys.executable, "-m", "capex", *map(str, words)]
+    campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        until = time.monotonic() + 120
+        while not list(out.glob(f"chains/*/episodes/.*/{LIVE_FOLDER}")):
+            assert campaign.poll() is None, campaign.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield campaign
+    finally:
+        campaign.kill()
+        campaign.wait()
+        campaign.stderr.close()

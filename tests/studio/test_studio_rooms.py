@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -20,7 +17,7 @@ from capex.run.requests import requested
 from capex.run.steps import read_steps
 from capex.worlds.cache import Environments
 from studio_pages import browser as browser
-from studio_pages import quiet, serving
+from studio_pages import quiet, running_campaign, serving
 
 WORDS = "Mind the mug, it is full."
 MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script>\x1b[31m\u202e'
@@ -49,47 +46,34 @@ def drawn_by_the_report(episode, decision, camera, width):
 
 def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
     out = tmp_path / "runs" / "live"
-    words = ["collect", "kitchen:OpenDrawer", "--model", "pilot", "--starts", "0:40", "--out", out]
-    command = [sys.executable, "-m", "capex", *map(str, words)]
-    campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        until = time.monotonic() + 120
-        while not list(out.glob(f"chains/*/episodes/.*/{LIVE_FOLDER}")):
-            assert campaign.poll() is None, campaign.stderr.read()
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        with serving(tmp_path / "runs") as address:
-            browser.open(f"{address.url}#/live/live")
-            browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
-            browser.click("[name=pause]")
-            browser.wait("document.body.innerText.includes('asked for a pause')")
-            assert requested(out, "pause")["by"] == "studio"
-            (chain,) = (out / "chains").iterdir()
-            browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
-            browser.ask("document.querySelector('[name=word]').focus()")
-            browser.type(WORDS)
-            browser.key("Enter")
-            browser.wait("document.body.innerText.includes('(not told yet)')")
-            browser.key("p")
-            browser.wait("!document.body.innerText.includes('asked for a pause')")
-            assert requested(out, "pause") is None
-            browser.wait("/told at decision|is over/.test(document.body.innerText)")
-            browser.wait("document.querySelectorAll('.view .waypoint').length > 0")
-            seen = (
-                browser.ask("({...document.querySelector('.pictures').dataset})"),
-                dots(browser, "left"),
-            )
-            assert browser.ask(
-                "[...document.querySelectorAll('.view img')].every(i => i.naturalWidth === 512)"
-            )
-            browser.click("[name=stop]")
-            browser.wait("document.querySelector('.next').innerText.includes('is over')")
-            assert campaign.wait(60) == 0
-            quiet(browser, address)
-    finally:
-        campaign.kill()
-        campaign.wait()
-        campaign.stderr.close()
+    with running_campaign(out) as campaign, serving(tmp_path / "runs") as address:
+        browser.open(f"{address.url}#/live/live")
+        browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
+        browser.click("[name=pause]")
+        browser.wait("document.body.innerText.includes('asked for a pause')")
+        assert requested(out, "pause")["by"] == "studio"
+        (chain,) = (out / "chains").iterdir()
+        browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
+        browser.ask("document.querySelector('[name=word]').focus()")
+        browser.type(WORDS)
+        browser.key("Enter")
+        browser.wait("document.body.innerText.includes('(not told yet)')")
+        browser.key("p")
+        browser.wait("!document.body.innerText.includes('asked for a pause')")
+        assert requested(out, "pause") is None
+        browser.wait("/told at decision|is over/.test(document.body.innerText)")
+        browser.wait("document.querySelectorAll('.view .waypoint').length > 0")
+        seen = (
+            browser.ask("({...document.querySelector('.pictures').dataset})"),
+            dots(browser, "left"),
+        )
+        assert browser.ask(
+            "[...document.querySelectorAll('.view img')].every(i => i.naturalWidth === 512)"
+        )
+        browser.click("[name=stop]")
+        browser.wait("document.querySelector('.next').innerText.includes('is over')")
+        assert campaign.wait(60) == 0
+        quiet(browser, address)
     done = load_run(out).episodes
     assert 0 < len(done) < 40
     (spoken,) = (e for e in done if "operator_words" in e.record.extra)

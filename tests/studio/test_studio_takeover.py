@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-
 import pytest
 
 from capex.campaign.fork import fork
 from capex.campaign.replay import replay
 from capex.dataset import certify_run
-from capex.dataset.selection import Filters, LeftOut, find_attempts, select
+from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
 from capex.method.record import TAKEOVERS
 from capex.report.data import TAKEN_OVER, load
 from capex.run import load_run
-from capex.run.live import LIVE_FOLDER
 from capex.run.requests import requested
 from studio_pages import browser as browser
-from studio_pages import quiet, serving
-
-
-def started(out, campaign):
-    until = time.monotonic() + 120
-    while not list(out.glob(f"chains/*/episodes/.*/{LIVE_FOLDER}")):
-        assert campaign.poll() is None, campaign.stderr.read()
-        assert time.monotonic() < until
-        time.sleep(0.1)
+from studio_pages import quiet, running_campaign, serving
 
 
 def tick(browser):
@@ -42,36 +29,27 @@ def held(browser, key, ticks):
 
 def test_a_running_attempt_is_taken_over_and_handed_back(browser, tmp_path):
     out = tmp_path / "runs" / "live"
-    words = ["collect", "kitchen:OpenDrawer", "--model", "pilot", "--starts", "0:40", "--out", out]
-    command = [sys.executable, "-m", "capex", *map(str, words)]
-    campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        started(out, campaign)
-        with serving(tmp_path / "runs") as address:
-            browser.open(f"{address.url}#/live/live")
-            browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
-            browser.click("[name=pause]")
-            browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
-            browser.click("[name=takeover]")
-            browser.wait("Boolean(document.querySelector('.form [name=by]'))")
-            browser.ask("document.querySelector('.form [name=by]').focus()")
-            browser.type("Ada")
-            browser.click("[name=begin]")
-            browser.wait("document.querySelector('main').dataset.tick === '0'")
-            held(browser, "r", 6)
-            browser.key("Enter")
-            browser.wait("document.querySelector('h1').innerText === 'Handed back'")
-            assert requested(out, "pause") is not None  # it stands still as before
-            browser.click("a.button[href*=live]")
-            browser.wait("document.body.innerText.includes('Ada drove')")
-            browser.wait("document.querySelector('[name=resume]') !== null")
-            browser.click("[name=stop]")
-            assert campaign.wait(60) == 0
-            quiet(browser, address)
-    finally:
-        campaign.kill()
-        campaign.wait()
-        campaign.stderr.close()
+    with running_campaign(out) as campaign, serving(tmp_path / "runs") as address:
+        browser.open(f"{address.url}#/live/live")
+        browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
+        browser.click("[name=pause]")
+        browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
+        browser.click("[name=takeover]")
+        browser.wait("Boolean(document.querySelector('.form [name=by]'))")
+        browser.ask("document.querySelector('.form [name=by]').focus()")
+        browser.type("Ada")
+        browser.click("[name=begin]")
+        browser.wait("document.querySelector('main').dataset.tick === '0'")
+        held(browser, "r", 6)
+        browser.key("Enter")
+        browser.wait("document.querySelector('h1').innerText === 'Handed back'")
+        assert requested(out, "pause") is not None  # it stands still as before
+        browser.click("a.button[href*=live]")
+        browser.wait("document.body.innerText.includes('Ada drove')")
+        browser.wait("document.querySelector('[name=resume]') !== null")
+        browser.click("[name=stop]")
+        assert campaign.wait(60) == 0
+        quiet(browser, address)
     (driven,) = (e for e in load_run(out).episodes if TAKEOVERS in e.record.extra)
     check_the_mark(out, driven)
 
@@ -98,9 +76,10 @@ def check_the_mark(out, driven):
         (certificate,) = (c.certificate for c in certify_run(out) if c.episode == driven.path)
         assert not certificate.certified
         assert "a person took over" in certificate.reason
-        chosen = select("x", find_attempts(out), Filters(uncertified=True))
-        (left,) = (r for r in chosen.left_out if r.start == driven.index)
-        assert isinstance(left, LeftOut)
-        assert "a person took over" in left.reason
+    choose = select if driven.success else select_failures
+    chosen = choose("x", find_attempts(out), Filters(uncertified=True))
+    (left,) = (r for r in chosen.left_out if r.start == driven.index)
+    assert isinstance(left, LeftOut)
+    assert "a person took over" in left.reason
     with pytest.raises(CapexError, match="a person drove before decision"):
         fork(out, [f"{driven.chain}/{driven.index}@{turn['decision']}"], out=out.parent / "forks")

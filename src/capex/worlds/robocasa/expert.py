@@ -16,13 +16,12 @@ import numpy as np
 from capex.plan import Steps, Waypoint, at, line, path, waypoints
 from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
 from capex.worlds.robocasa import handling as hand
-from capex.worlds.robocasa.handling import Grip
+from capex.worlds.robocasa.handling import UP, Grip
 from capex.worlds.robocasa.privileged import Kitchen, Part
 from capex.worlds.robocasa.routes import next_drive
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.robots import ARM
 
-UP: Array = np.array([0.0, 0.0, 1.0])
 AHEAD: Array = np.array([1.0, 0.0, 0.0])
 
 AJAR_RAD = 0.6  # a door so far open is pushed on from inside
@@ -41,7 +40,7 @@ def _press_start(k: Kitchen, decision: int) -> Steps:
     into, button = k.into(fixture), k.box(f"{fixture.name}_start_button")
     if fixture.get_state()["turned_on"]:
         return line(k.tip, k.tip - 0.19 * into, hand.facing(into))
-    if drive := hand.line_up(k, button.centre, into, 0.56, decision):
+    if drive := hand.line_up(button.centre, into, 0.56, decision):
         return drive
     face = button.centre - (button.reach(into) + hand.FINGERS_HALF_M[2]) * into
     deep = face + (0.02 + 0.01 * (decision % 3)) * into
@@ -91,7 +90,7 @@ def _shut_flap(k: Kitchen, decision: int) -> Steps:
     into = k.into(fixture)
     (joint,) = fixture.door_joint_names
     part = k.part(joint)
-    if drive := hand.line_up(k, part.anchor, into, 0.78, decision):
+    if drive := hand.line_up(part.anchor, into, 0.78, decision):
         return drive
     panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
     across = panel.centre - part.anchor
@@ -145,7 +144,7 @@ def _slide_rack(k: Kitchen, decision: int) -> Steps:
         grip = Grip(top - 0.008 * UP, down, -UP)
         return hand.pull(k, part, grip, into, part.limit + 0.02, decision)
     point = board.centre - board.reach(into) * into + 0.6 * board.reach(UP) * UP
-    if drive := hand.line_up(k, point, into, 0.34, decision, aside_m=0.25):
+    if drive := hand.line_up(point, into, 0.34, decision, aside_m=0.25):
         return drive
     if hand.touching(k, part, point, 0.0, down) and k.tip @ into > 0.68:
         return [hand.drive(0.3 * into[0], 0.3 * into[1], 0.0)]
@@ -156,7 +155,7 @@ def _lift_head(k: Kitchen, decision: int) -> Steps:
     """Lift the mixer's head by its free end, from below."""
     part = k.part(k.casa.stand_mixer._joint_names["head"])
     head = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
-    if drive := hand.line_up(k, head.centre, AHEAD, 0.58, decision):
+    if drive := hand.line_up(head.centre, AHEAD, 0.58, decision):
         return drive
     out = head.centre - part.anchor
     out[2] = 0.0
@@ -170,7 +169,7 @@ def _press_lever(k: Kitchen, decision: int) -> Steps:
     """Push the kettle's lever down, with closed fingers that point down."""
     part = k.part(k.casa.electric_kettle._joint_names["switch"])
     lever = k.boxes(part.body)[0]
-    if drive := hand.line_up(k, lever.centre, AHEAD, 0.45, decision):
+    if drive := hand.line_up(lever.centre, AHEAD, 0.45, decision):
         return drive
     point = lever.centre + lever.reach(UP) * UP - 0.4 * lever.reach(AHEAD) * AHEAD
     return hand.push(k, part, point, part.limit + 0.01, matrix_to_euler(DOWN))
@@ -182,7 +181,7 @@ def _turn_faucet(k: Kitchen, decision: int) -> Steps:
     part = k.part(f"{sink.naming_prefix}handle_joint")
     into = k.into(sink)
     lever = min(k.boxes(part.body), key=lambda box: float(box.centre @ into))
-    if drive := hand.line_up(k, lever.centre, into, 0.66, decision):
+    if drive := hand.line_up(lever.centre, into, 0.66, decision):
         return drive
     end = lever.centre - 0.6 * lever.reach(into) * into
     goal = min(0.9, 0.7 * part.limit)
@@ -198,7 +197,7 @@ def _turn_knob(k: Kitchen, decision: int) -> Steps:
     stove = k.casa.stove
     part = k.part(f"{stove.naming_prefix}knob_{k.casa.knob}_joint")
     box = k.boxes(part.body)[0]
-    if drive := hand.line_up(k, box.centre, AHEAD, 0.36, decision):
+    if drive := hand.line_up(box.centre, AHEAD, 0.36, decision):
         return drive
     turn = float(part.axis[2]) * -part.opening
     if k.holds(part.body):  # where the hand is now: a knob stays where it is
@@ -273,7 +272,7 @@ def _cover(k: Kitchen, decision: int) -> Steps:
     blender = k.casa.blender
     lid = f"{blender.blender_lid.name}_main"
     seat = k.point(blender.get_lid_closed_pos(k.casa))
-    if not k.holds(lid) and (drive := hand.line_up(k, seat, k.into(blender), 0.48, decision)):
+    if not k.holds(lid) and (drive := hand.line_up(seat, k.into(blender), 0.48, decision)):
         return drive
     low, _ = k.extent(lid)
     knob = max(k.boxes(lid), key=lambda box: float(box.centre[2]))

@@ -90,7 +90,7 @@ def drive(forward_m: float, left_m: float, turn_rad: float) -> BaseMotion:
 
 
 def line_up(
-    k: Kitchen, point: Array, into: Array, ahead_m: float, decision: int, aside_m: float = 0.12
+    point: Array, into: Array, ahead_m: float, decision: int, aside_m: float = 0.12
 ) -> list[BaseMotion]:
     """A drive that brings a point ahead of the robot, which then faces along a direction; nothing
     when it stands well enough or has tried often enough.
@@ -169,7 +169,7 @@ def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision:
             return path(k.tip, near, grip.orientation)
         x, y, _ = part.at(grip.place, goal) - grip.place
         return [drive(float(x), float(y), 0.0)]
-    if drive_there := line_up(k, grip.place, into, 0.60, decision):
+    if drive_there := line_up(grip.place, into, 0.60, decision):
         return drive_there
     # Below a worktop that stands out over it, a handle is come to from farther before it.
     before = grip.place - 0.09 * grip.way - (0.06 * into if grip.place[2] < LOW_M else 0.0)
