@@ -274,7 +274,7 @@ def shelve(k: Kitchen, body: str, place: Array, into: Array, decision: int) -> S
         return _set_down(k, place + (k.tip - bottom), into, hand)
     if float(np.hypot(*(bottom - place)[:2])) < 0.05 and abs(bottom[2] - place[2]) < 0.08:
         return line(k.tip, k.tip - 0.12 * into, hand)
-    if drive_there := line_up(k, bottom, into, 0.52, decision):
+    if drive_there := line_up(bottom, into, 0.52, decision):
         return drive_there
     tall = float(high[2] - low[2])
     take = bottom + min(max(0.6 * tall, 0.05), 0.10) * UP
