@@ -216,12 +216,12 @@ if AVAILABLE:
                     scales += after * held
                     shifts += after
             of_bias, of_weight = tl.sum(plain, 0), tl.sum(times, 0)
-            out = part + chunk * rows_of * WIDTH
-            tl.store(out, of_bias)
-            tl.store(out + WIDTH, of_weight)
+            own = part + chunk * rows_of * WIDTH
+            tl.store(own, of_bias)
+            tl.store(own + WIDTH, of_weight)
             if FILM:
-                tl.store(out + 2 * WIDTH, tl.sum(scales, 0))
-                tl.store(out + 3 * WIDTH, tl.sum(shifts, 0))
+                tl.store(own + 2 * WIDTH, tl.sum(scales, 0))
+                tl.store(own + 3 * WIDTH, tl.sum(shifts, 0))
         else:
             every = tl.arange(0, MAX)
             parts = part[None, :] + every[:, None] * rows_of * WIDTH
