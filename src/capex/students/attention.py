@@ -21,7 +21,8 @@ class Attention(nn.Module):
 
     def project(self, x: Tensor, first: int, last: int) -> Tensor:
         """Of queries, keys, values (0, 1, 2), first to last: (so many, B, heads, L, D/heads)."""
-        weight, bias = self.in_proj_weight, self.in_proj_bias
+        weight: Tensor = self.in_proj_weight
+        bias: Tensor = self.in_proj_bias
         if (first, last) != (0, 2):  # the gradient of a part is as large as the whole
             rows = slice(first * self.dim, (last + 1) * self.dim)
             weight, bias = weight[rows], bias[rows]

@@ -137,7 +137,8 @@ class Layer(nn.Module):
         last = self.norm2
         if memory is not None:
             (queries,) = self.multihead_attn.project(self.norm2(x), 0, 0)
-            x = x + self.drop(self.multihead_attn.attend(queries, *memory.unbind(), mask))
+            keys, values = memory.unbind()
+            x = x + self.drop(self.multihead_attn.attend(queries, keys, values, mask))
             last = self.norm3
         return x + self.drop(self.linear2(self.drop(F.gelu(self.linear1(last(x))))))
 

@@ -137,7 +137,7 @@ class ResNet18(nn.Module):
             for name in ("weight", "bias")
         )
         out = F.linear(instruction, weight, bias)
-        parts = (out + self.get_buffer("one").to(out.dtype)).split(self._sizes, dim=1)
+        parts = torch.split(out + self.get_buffer("one").to(out.dtype), self._sizes, dim=1)
         return list(zip(parts[1::2], parts[::2], strict=True))
 
     def forward(self, x: Tensor, instruction: Tensor | None = None) -> Tensor:
