@@ -16,7 +16,7 @@ import numpy as np
 from capex.plan import Steps, Waypoint, at, line, path, waypoints
 from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
 from capex.worlds.robocasa import handling as hand
-from capex.worlds.robocasa.handling import UP, Grip
+from capex.worlds.robocasa.handling import UP
 from capex.worlds.robocasa.privileged import Kitchen, Part
 from capex.worlds.robocasa.routes import next_drive
 from capex.worlds.robosuite.env import SuiteEnv
@@ -132,23 +132,25 @@ def _open_drawer(k: Kitchen, decision: int) -> Steps:
 
 
 def _slide_rack(k: Kitchen, decision: int) -> Steps:
-    """Push a rack in by its front edge, or draw it out by it, with the hand pointing down."""
+    """Push a rack in by its front edge, or out from behind it, with the hand pointing down; from
+    beside the open door, which the base cannot stand on.
+    """
     fixture = k.casa.dishwasher
     into = k.into(fixture)
     part = k.part(fixture._joint_names["rack"])
-    board = min(k.boxes(part.body), key=lambda box: float(box.centre @ into))
-    top = board.centre + board.reach(UP) * UP
+    goal = part.limit + 0.01 if k.casa.should_pull else 0.0
+    edge = min(k.boxes(part.body), key=lambda box: float(box.centre @ into))
+    left = np.cross(UP, into)
+    aside = float(edge.centre @ left)
+    nearer = math.copysign(min(abs(aside), edge.reach(left) - 0.06), aside)
+    way = part.way(edge.centre, goal)
+    point = edge.centre - nearer * left - edge.reach(way) * way + 0.6 * edge.reach(UP) * UP
+    halfway = (point + part.at(point, goal)) / 2
+    if drive := hand.line_up(halfway, into, 0.30, decision, aside_m=0.46):
+        return drive
     yaw = math.atan2(into[1], into[0])
     down = matrix_to_euler(yaw_matrix(yaw + math.pi / 2) @ DOWN)
-    if k.casa.should_pull:
-        grip = Grip(top - 0.008 * UP, down, -UP)
-        return hand.pull(k, part, grip, into, part.limit + 0.02, decision)
-    point = board.centre - board.reach(into) * into + 0.6 * board.reach(UP) * UP
-    if drive := hand.line_up(point, into, 0.34, decision, aside_m=0.25):
-        return drive
-    if hand.touching(k, part, point, 0.0, down) and k.tip @ into > 0.68:
-        return [hand.drive(0.3 * into[0], 0.3 * into[1], 0.0)]
-    return hand.push(k, part, point, 0.0, down, press_m=0.03)
+    return hand.push(k, part, point, goal, down, press_m=0.03)
 
 
 def _lift_head(k: Kitchen, decision: int) -> Steps:
@@ -193,7 +195,7 @@ def _turn_faucet(k: Kitchen, decision: int) -> Steps:
 
 
 def _turn_knob(k: Kitchen, decision: int) -> Steps:
-    """Take the burner's knob from above and turn it back."""
+    """Take the burner's knob from above, across its thinner side, and turn it back."""
     stove = k.casa.stove
     part = k.part(f"{stove.naming_prefix}knob_{k.casa.knob}_joint")
     box = k.boxes(part.body)[0]
@@ -204,8 +206,9 @@ def _turn_knob(k: Kitchen, decision: int) -> Steps:
         legs = max(1, math.ceil(abs(turn) / 0.35))
         turned = [yaw_matrix(turn * (n + 1) / legs) @ k.hand for n in range(legs)]
         return [at(k.tip, matrix_to_euler(R)) for R in turned]
-    side = math.atan2(box.pose.rotation[1, 0], box.pose.rotation[0, 0])
-    sides = [math.remainder(side + n * math.pi / 2, 2 * math.pi) for n in range(4)]
+    across = hand.thinner_side(box)
+    side = math.atan2(across[1], across[0]) - math.pi / 2
+    sides = [math.remainder(side + n * math.pi, 2 * math.pi) for n in range(2)]
     first = min(sides, key=lambda yaw: max(abs(yaw), abs(yaw + turn)))
     down = matrix_to_euler(yaw_matrix(first) @ DOWN)
     grip = box.centre + 0.004 * UP

@@ -23,6 +23,7 @@ NEAREST_M = 0.36  # the arm draws a grip no nearer
 HOVER_M, LIFT_M = 0.10, 0.14  # over a grasp before it, and after it
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
 REACH_M, COMFORT_M = 0.66, 0.52  # what is farther is come near to, until it is so far ahead
+SHOULDER_M = 0.333  # of the Panda, above its mount
 SLANT_RAD = 0.6  # of a hand that takes from the front and above
 # By height, how near to the mount the tip of a hand that points level gets.
 NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
@@ -209,11 +210,16 @@ def pick_place(
     return _take_from_above(k, box, 0.3 * (decision // 4), clear_m)
 
 
+def thinner_side(box: Box) -> Array:
+    """The horizontal axis along which a box is thinner: the fingers close along it."""
+    sides = [n for n in range(3) if abs(float(box.pose.rotation[2, n])) <= 0.6]
+    thinner = min(sides, key=lambda n: float(box.half_m[n]))
+    return np.asarray(box.pose.rotation[:, thinner])
+
+
 def _take_from_above(k: Kitchen, box: Box, turn: float, clear_m: float) -> Steps:
     """Open above a box, come down on it, close and lift."""
-    upright = [abs(float(box.pose.rotation[2, n])) > 0.6 for n in range(3)]
-    sides = [n for n in range(3) if not upright[n]]
-    axis = box.pose.rotation[:, min(sides, key=lambda n: float(box.half_m[n]))]
+    axis = thinner_side(box)
     orientation = down(math.atan2(axis[1], axis[0]) - math.pi / 2 + turn)
     half = box.reach(UP)
     # The fingers end 1.25 cm below the tip, and must not stand on what the thing lies on.
@@ -293,8 +299,10 @@ def _set_down(k: Kitchen, target: Array, into: Array, hand: Orientation) -> Step
         up = np.array([tip[0], tip[1], height])
         return path(tip, [up, up + across], hand)
     far = float(target @ into)
-    if far > 0.74:
-        x, y, _ = min(0.5, far - 0.70) * into
+    # A shelf is reached less far in than a counter: the arm's length is spent on the height.
+    most = min(0.74, math.sqrt(max(0.76**2 - (height - SHOULDER_M) ** 2, 0.1)))
+    if far > most:
+        x, y, _ = min(0.5, far - most + 0.04) * into
         return [drive(float(x), float(y), 0.0)]
     above = np.array([target[0], target[1], height])
     low = target + 0.008 * UP
