@@ -21,6 +21,7 @@ LINE_UP_TRIES = 4  # then the arm tries from where the robot stands
 LEG_M, TURN_RAD = 0.58, 1.5  # of one drive: just under the limits of a base motion
 NEAREST_M = 0.36  # the arm draws a grip no nearer
 HOVER_M, LIFT_M = 0.10, 0.14  # over a grasp before it, and after it
+NEARLY_M = 0.022  # so near to a grasp, where something is in the way, the fingers close as they are
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
 REACH_M, COMFORT_M = 0.66, 0.52  # what is farther is come near to, until it is so far ahead
 SHOULDER_M = 0.333  # of the Panda, above its mount
@@ -225,6 +226,8 @@ def _take_from_above(k: Kitchen, box: Box, turn: float, clear_m: float) -> Steps
     # The fingers end 1.25 cm below the tip, and must not stand on what the thing lies on.
     rise = half - BELOW_TOP_M if half > TALL_M else max(-0.002, 0.0185 - half)
     take = box.centre + rise * UP
+    if k.fingers_open and float(np.linalg.norm(k.tip - take)) < NEARLY_M:
+        return [at(k.tip, "keep", "close"), *line(k.tip, raised(k.tip, LIFT_M))]
     hover = raised(take, HOVER_M)
     onto = over(k.tip, hover, clear_m)
     way = [at(onto[0], orientation, "open"), *path(onto[0], onto[1:], orientation)]
