@@ -24,6 +24,8 @@ from capex.worlds.robosuite.robots import ARM
 
 AHEAD: Array = np.array([1.0, 0.0, 0.0])
 
+HAND_ROOM_M = 0.13  # half the width of a hand, and a little
+BACK_OFF_UNTIL = 10  # decisions; then a hand tries to get behind an open door from where it is
 AJAR_RAD = 0.6  # a door so far open is pushed on from inside
 
 Skill = Callable[[Kitchen, int], Steps]
@@ -116,6 +118,8 @@ def _open_doors(k: Kitchen, decision: int) -> Steps:
         return [at(k.tip, "keep", "release"), *line(k.tip, k.tip - 0.10 * into)]
     panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
     edge = part.anchor + 1.8 * (panel.centre - part.anchor)
+    if decision < BACK_OFF_UNTIL and (near := float(edge @ into) - 0.62) < -0.06:
+        return [hand.drive(near * float(into[0]), near * float(into[1]), 0.0)]
     way = part.way(edge, goal)
     point = np.array([*edge[:2], panel.centre[2] - 0.6 * panel.reach(UP)]) - panel.reach(way) * way
     return hand.push(k, part, point, goal, hand.facing(into, UP), gap_m=0.05)
@@ -257,17 +261,31 @@ def _to_dispenser(k: Kitchen, decision: int) -> Steps:
 
 
 def _to_cabinet(k: Kitchen, decision: int) -> Steps:
-    """Take the object from the front and set it on the lowest shelf of the cabinet."""
-    cabinet = k.casa.cab
-    into = k.into(cabinet)
+    """Take the object from the front and set it on the lowest shelf of the cabinet, where nothing
+    stands in the hand's way.
+    """
+    cabinet, obj = k.casa.cab, k.thing("obj")
     regions = cabinet.get_int_sites(relative=False).values()
-    p0, px, py, _ = (k.point(p) for p in min(regions, key=lambda r: float(r[0][2])))
-    middle = p0 + (px - p0) / 2 + (py - p0) / 2
-    thing = k.body(k.thing("obj")).position_m
-    across = np.array([-into[1], into[0], 0.0])
-    room = float(abs((px - p0) @ across)) / 2 - 0.12
-    aside = float(np.clip((thing - middle) @ across, -max(room, 0.0), max(room, 0.0)))
-    return hand.shelve(k, k.thing("obj"), middle + aside * across, into, decision)
+    corner, right, back, _ = map(np.asarray, min(regions, key=lambda r: float(r[0][2])))
+    width = float(np.linalg.norm(right - corner))
+    steps = np.arange(HAND_ROOM_M, max(width - HAND_ROOM_M, HAND_ROOM_M + 0.01), 0.04) / width
+    fronts = [corner + part * (right - corner) for part in steps]
+    standing = k.footprints(corner[2] + 0.01, corner[2] + 0.25, but=obj)
+    free = [front for front in fronts if _is_free(front, back - corner, standing)]
+    thing = k.body(obj).position_m
+    places = [k.point(front + (back - corner) / 2) for front in free or fronts]
+    place = min(places, key=lambda p: float(np.linalg.norm(p - thing)))
+    return hand.shelve(k, obj, place, k.into(cabinet), decision)
+
+
+def _is_free(front: Array, back: Array, standing: list[tuple[Array, Array]]) -> bool:
+    """Whether a hand gets from a shelf's front to its middle past what stands on it."""
+    way = [(front + part * back)[:2] for part in (0.0, 0.25, 0.5)]
+    return all(
+        float(np.linalg.norm(np.maximum(np.maximum(low - p, p - high), 0.0))) > HAND_ROOM_M
+        for low, high in standing
+        for p in way
+    )
 
 
 def _cover(k: Kitchen, decision: int) -> Steps:

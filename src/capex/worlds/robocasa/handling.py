@@ -19,7 +19,10 @@ GAP_M, PRESS_M = 0.022, 0.02  # before the fingers touch; behind the surface, to
 TOUCHING_M = 0.03  # nearer than this to where they touch, the fingers go on pushing
 LINE_UP_TRIES = 4  # then the arm tries from where the robot stands
 LEG_M, TURN_RAD = 0.58, 1.5  # of one drive: just under the limits of a base motion
-NEAREST_M = 0.36  # the arm draws a grip no nearer
+# How far ahead a handle is taken, and the nearest to which the arm draws it: a low hand that points
+# ahead meets the end of its wrist's range sooner.
+TAKEN_M, NEAREST_M = 0.60, 0.36
+TAKEN_LOW_M, NEAREST_LOW_M = 0.70, 0.56
 HOVER_M, LIFT_M = 0.10, 0.14  # over a grasp before it, and after it
 NEARLY_M = 0.022  # so near to a grasp, where something is in the way, the fingers close as they are
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
@@ -164,17 +167,20 @@ def handle_of(k: Kitchen, part: Part, into: Array) -> Grip:
 
 def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision: int) -> Steps:
     """Take a handle and draw the part open with the arm; where the arm ends, with the base."""
+    low = grip.place[2] < LOW_M
     if k.holds(part.body):
         stops = [part.at(grip.place, o) for o in part.openings(grip.place, goal)]
-        near = [p for p in stops if float(p @ into) >= NEAREST_M]
+        nearest = NEAREST_LOW_M if low else NEAREST_M
+        near = [p for p in stops if float(p @ into) >= nearest]
         if near and float((k.tip - near[-1]) @ into) > 0.02:
             return path(k.tip, near, grip.orientation)
-        x, y, _ = part.at(grip.place, goal) - grip.place
+        # A door is followed a little at a time: the base has less room than the arm.
+        x, y, _ = part.at(grip.place, min(goal, part.opening + 0.5)) - grip.place
         return [drive(float(x), float(y), 0.0)]
-    if drive_there := line_up(grip.place, into, 0.60, decision):
+    if drive_there := line_up(grip.place, into, TAKEN_LOW_M if low else TAKEN_M, decision):
         return drive_there
     # Below a worktop that stands out over it, a handle is come to from farther before it.
-    before = grip.place - 0.09 * grip.way - (0.06 * into if grip.place[2] < LOW_M else 0.0)
+    before = grip.place - 0.09 * grip.way - (0.06 * into if low else 0.0)
     from_above = grip.way[2] < -0.9
     onto = over(k.tip, before) if from_above else approach(k.tip, before, into)
     way = [at(onto[0], grip.orientation, "open"), *path(onto[0], onto[1:], grip.orientation)]

@@ -19,7 +19,8 @@ from capex.worlds.robocasa.privileged import Kitchen
 CELL_M = 0.05
 HALF_M: Array = np.array([0.35, 0.25])  # of the mobile base, along its heading and across
 BEHIND_M = 0.20  # its middle is so far behind the point that RoboCasa calls its place
-CLEAR_M = 0.10  # nearer to something, a way costs more; through it, very much more
+# Nearer to something, a way costs more, through it, very much more; a turn on the spot drifts.
+CLEAR_M, TURN_CLEAR_M = 0.12, 0.30
 ABOVE_FLOOR_M, BELOW_M = 0.03, 1.0  # obstacles are what is between, over the floor
 TURN_STEP_RAD = 0.2
 AHEAD_RAD = 0.1  # a heading so near to another is the same
@@ -43,9 +44,10 @@ class Floor:
     """A grid over the floor around the two ends of a way."""
 
     def __init__(self, obstacles: list[tuple[Array, Array]], ends: Array):
-        self._obstacles, self._ends = obstacles, ends
-        self._low = ends.min(axis=0) - 2.0
-        shape = np.ceil((ends.max(axis=0) + 2.0 - self._low) / CELL_M).astype(int)
+        self._ends, self._low = ends, ends.min(axis=0) - 2.0
+        last = ends.max(axis=0) + 2.0
+        self._obstacles = _outermost(obstacles, self._low, last)
+        shape = np.ceil((last - self._low) / CELL_M).astype(int)
         self._axes = [self._low[n] + CELL_M * np.arange(shape[n]) for n in (0, 1)]
 
     def leg(self, yaw: float, goal_yaw: float) -> tuple[Array, float]:
@@ -64,26 +66,29 @@ class Floor:
         come, _ = _spread(self._costs(yaw), self._cell(self._ends[0]))
         go, _ = _spread(self._costs(yaw + turn), self._cell(self._ends[1]))
         count = math.ceil(abs(turn) / TURN_STEP_RAD)
-        swept = [self._costs(yaw + turn * n / count) for n in range(count + 1)]
+        swept = [self._costs(yaw + turn * n / count, TURN_CLEAR_M) for n in range(count + 1)]
         total = come + go + 10.0 * np.max(swept, axis=0)
         a, b = np.unravel_index(int(np.argmin(total)), total.shape)
         return int(a), int(b)
 
-    def _costs(self, yaw: float) -> Array:
-        """What a cell costs where the base stands in it with a heading."""
+    def _costs(self, yaw: float, clear_m: float = CLEAR_M) -> Array:
+        """What a cell costs where the base stands in it with a heading: by the gap between the two
+        boxes along the axes of either (separating axes).
+        """
         along = np.array([math.cos(yaw), math.sin(yaw)])
-        turned = np.abs(np.array([[along[0], -along[1]], [along[1], along[0]]]))
-        middle = -BEHIND_M * along
-        half = turned @ HALF_M
-        nearest = np.full([len(axis) for axis in self._axes], np.inf)
+        across = np.array([-along[1], along[0]])
+        xs, ys = self._axes
+        nearest = np.full((len(xs), len(ys)), np.inf)
+        half = HALF_M[0] * np.abs(along) + HALF_M[1] * np.abs(across)
         for low, high in self._obstacles:
-            first, last = low - half - middle, high + half - middle
-            x, y = (
-                np.maximum(np.maximum(first[n] - axis, axis - last[n]), 0.0)
-                for n, axis in enumerate(self._axes)
-            )
-            nearest = np.minimum(nearest, np.hypot(x[:, None], y[None, :]))
-        near = np.clip(CLEAR_M - nearest, 0.0, None) / CLEAR_M
+            middle, size = (low + high) / 2 + BEHIND_M * along, (high - low) / 2
+            dx, dy = np.abs(xs - middle[0]) - size[0] - half[0], np.abs(ys - middle[1])
+            gap = np.maximum(dx[:, None], (dy - size[1] - half[1])[None, :])
+            for way, own in ((along, HALF_M[0]), (across, HALF_M[1])):
+                apart = (way[0] * (xs - middle[0]))[:, None] + (way[1] * (ys - middle[1]))[None, :]
+                gap = np.maximum(gap, np.abs(apart) - own - float(np.abs(way) @ size))
+            nearest = np.minimum(nearest, gap)
+        near = np.clip(clear_m - nearest, 0.0, clear_m) / clear_m
         return np.asarray(1.0 + 4.0 * near + np.where(nearest > 0.0, 0.0, 60.0))
 
     def _straight(self, cost: Array, end: Cell, exact: Array) -> Array:
@@ -108,6 +113,18 @@ class Floor:
 
     def _point(self, cell: Cell) -> Array:
         return np.asarray(self._low + CELL_M * np.array(cell))
+
+
+def _outermost(
+    obstacles: list[tuple[Array, Array]], low: Array, high: Array
+) -> list[tuple[Array, Array]]:
+    """The obstacles of a region that are not within another: most parts of a cabinet are."""
+    kept: list[tuple[Array, Array]] = []
+    for one in sorted(obstacles, key=lambda o: -float(np.prod(o[1] - o[0]))):
+        outside = bool(np.any(one[1] < low) or np.any(one[0] > high))
+        if not outside and not any(np.all(o[0] <= one[0]) and np.all(o[1] >= one[1]) for o in kept):
+            kept.append(one)
+    return kept
 
 
 def _spread(cost: Array, start: Cell) -> tuple[Array, dict[Cell, Cell]]:
