@@ -41,7 +41,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Joint:
-    """A hinge or a slide, with enough damping to stay where it is put."""
+    """A hinge or a slide, with enough damping or friction to stay where it is put."""
 
     name: str
     kind: str
@@ -51,6 +51,7 @@ class Joint:
     at: Triple = (0.0, 0.0, 0.0)
     stiffness: float = 0.0
     damping: float = 1.0
+    friction: float = 0.0  # N m of a hinge; what gravity would turn needs some
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ def _fill(body: ET.Element, part: Part, shape: Shape) -> None:
             limited="true",
             damping=numbers([joint.damping]),
             stiffness=numbers([joint.stiffness]),
+            frictionloss=numbers([joint.friction]),
             armature="0.005",
         )
     for number, box in enumerate(part.boxes):
@@ -233,7 +235,8 @@ def drop_door(name: str, joint: str, at: Triple, size: Triple, *, slippery: bool
     panel = Box((0, 0, h / 2), (w, d, h), f"{name}_panel", slippery=slippery)
     bar = (w * 0.6, 0.03, 0.02)
     handle = Box((0, -0.03, h - 0.04), bar, f"{name}_handle_main", DARK, slippery=slippery)
-    hinge = Joint(joint, "hinge", (1, 0, 0), 0.0, 1.57, damping=3.0)
+    # Upright it would fall open, slowly, and stand in a robot's way.
+    hinge = Joint(joint, "hinge", (1, 0, 0), 0.0, 1.57, damping=3.0, friction=0.4)
     return Part(name, (at[0], at[1], at[2] - h / 2), [panel, handle], [hinge])
 
 

@@ -26,6 +26,7 @@ AHEAD: Array = np.array([1.0, 0.0, 0.0])
 
 HAND_ROOM_M = 0.13  # half the width of a hand, and a little
 BACK_OFF_UNTIL = 10  # decisions; then a hand tries to get behind an open door from where it is
+ROOMY_M = 0.42  # a drawer so far open has room for a hand before the counter's edge
 AJAR_RAD = 0.6  # a door so far open is pushed on from inside
 
 Skill = Callable[[Kitchen, int], Steps]
@@ -245,12 +246,30 @@ def _to_container(container: str, front: str = "") -> Skill:
 
 def _to_counter(k: Kitchen, decision: int) -> Steps:
     """Take the object out of the drawer and put it on the counter behind it, or beside it."""
-    drawer = k.casa.drawer
+    drawer, obj = k.casa.drawer, k.thing("obj")
     into = k.into(drawer)
     top = float(k.point(k.casa.counter.pos)[2] + k.casa.counter.size[2] / 2)
+    inside = float(k.body(obj).position_m[2]) < top - 0.05 and not k.holds(obj)
+    if inside and decision < 8 and (wider := _wider_open(k, into, decision)):
+        return wider
     front = k.point(drawer.pos) - into * float(drawer.size[1] / 2)
     place = front + 0.17 * into
-    return hand.pick_place(k, k.thing("obj"), np.array([*place[:2], top]), decision)
+    return hand.pick_place(k, obj, np.array([*place[:2], top]), decision)
+
+
+def _wider_open(k: Kitchen, into: Array, decision: int) -> Steps:
+    """Push a drawer's front outwards from within, so that a hand has room before the counter."""
+    (joint,) = k.casa.drawer.door_joint_names
+    part = k.part(joint)
+    if part.opening > ROOMY_M:
+        return []
+    panel = max(k.boxes(part.body), key=lambda box: box.reach(UP))
+    point = panel.centre + panel.reach(into) * into + 0.6 * panel.reach(UP) * UP
+    if drive := hand.line_up(point, into, 0.45, decision, aside_m=0.25):
+        return drive
+    yaw = math.atan2(into[1], into[0])
+    down = matrix_to_euler(yaw_matrix(yaw + math.pi / 2) @ DOWN)
+    return hand.push(k, part, point, min(ROOMY_M + 0.03, part.limit), down, press_m=0.03)
 
 
 def _to_dispenser(k: Kitchen, decision: int) -> Steps:

@@ -24,7 +24,8 @@ LEG_M, TURN_RAD = 0.58, 1.5  # of one drive: just under the limits of a base mot
 TAKEN_M, NEAREST_M = 0.60, 0.36
 TAKEN_LOW_M, NEAREST_LOW_M = 0.70, 0.56
 HOVER_M, LIFT_M = 0.10, 0.14  # over a grasp before it, and after it
-NEARLY_M = 0.022  # so near to a grasp, where something is in the way, the fingers close as they are
+# So near to a grasp, where something is in the way, the fingers close as they are.
+NEARLY_M, HANDLE_NEARLY_M = 0.022, 0.03
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
 REACH_M, COMFORT_M = 0.66, 0.52  # what is farther is come near to, until it is so far ahead
 SHOULDER_M = 0.333  # of the Panda, above its mount
@@ -161,7 +162,8 @@ def handle_of(k: Kitchen, part: Part, into: Array) -> Grip:
     face = part.turned(np.eye(3), 0.0).T @ into  # the way into it, as the part is turned now
     bar = min(k.boxes(part.body), key=lambda box: float(box.centre @ face) - box.reach(face))
     upright = bar.reach(UP) > float(np.max(bar.half_m)) * 0.7
-    hand = facing(into, None if upright else UP, lowered_at(bar.centre))
+    # Of the two ways to turn the hand for a level bar, this one is nearer to how it hangs.
+    hand = facing(into, None if upright else -UP, lowered_at(bar.centre))
     return Grip(bar.centre, hand, _matrix(hand)[:, 2])
 
 
@@ -179,6 +181,9 @@ def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision:
         return [drive(float(x), float(y), 0.0)]
     if drive_there := line_up(grip.place, into, TAKEN_LOW_M if low else TAKEN_M, decision):
         return drive_there
+    if k.fingers_open and float(np.linalg.norm(k.tip - grip.place)) < HANDLE_NEARLY_M:
+        a_little = part.at(grip.place, min(goal, part.opening + 0.05)) - grip.place
+        return [at(k.tip, "keep", "close"), at(k.tip + a_little)]
     # Below a worktop that stands out over it, a handle is come to from farther before it.
     before = grip.place - 0.09 * grip.way - (0.06 * into if low else 0.0)
     from_above = grip.way[2] < -0.9
