@@ -27,6 +27,7 @@ AHEAD: Array = np.array([1.0, 0.0, 0.0])
 HAND_ROOM_M = 0.13  # half the width of a hand, and a little
 BACK_OFF_UNTIL = 10  # decisions; then a hand tries to get behind an open door from where it is
 ROOMY_M = 0.42  # a drawer so far open has room for a hand before the counter's edge
+BASE_ROOM_M = 0.29  # half the width of the base, and a little
 AJAR_RAD = 0.6  # a door so far open is pushed on from inside
 
 Skill = Callable[[Kitchen, int], Steps]
@@ -245,7 +246,7 @@ def _to_container(container: str, front: str = "") -> Skill:
 
 
 def _to_counter(k: Kitchen, decision: int) -> Steps:
-    """Take the object out of the drawer and put it on the counter behind it, or beside it."""
+    """Take the object out of the drawer, around it, and put it on the counter beside it."""
     drawer, obj = k.casa.drawer, k.thing("obj")
     into = k.into(drawer)
     top = float(k.point(k.casa.counter.pos)[2] + k.casa.counter.size[2] / 2)
@@ -253,7 +254,16 @@ def _to_counter(k: Kitchen, decision: int) -> Steps:
     if inside and decision < 8 and (wider := _wider_open(k, into, decision)):
         return wider
     front = k.point(drawer.pos) - into * float(drawer.size[1] / 2)
-    place = front + 0.17 * into
+    left = np.cross(UP, into)
+    aside = float(front @ left)
+    if k.holds(obj):
+        if float(k.extent(obj)[0][2]) < top + 0.02:
+            return line(k.tip, k.tip + (top + 0.08 - float(k.extent(obj)[0][2])) * UP)
+        past = float(drawer.size[0]) / 2 + BASE_ROOM_M - abs(aside)
+        if past > 0.03:  # the base stands before the open drawer
+            x, y, _ = math.copysign(past, -aside) * left
+            return [hand.drive(float(x), float(y), 0.0)]
+    place = front - aside * left + 0.12 * into
     return hand.pick_place(k, obj, np.array([*place[:2], top]), decision)
 
 
