@@ -22,7 +22,7 @@ LEG_M, TURN_RAD = 0.58, 1.5  # of one drive: just under the limits of a base mot
 # How far ahead a handle is taken, and the nearest to which the arm draws it: a low hand that points
 # ahead meets the end of its wrist's range sooner.
 TAKEN_M, NEAREST_M = 0.60, 0.36
-TAKEN_LOW_M, NEAREST_LOW_M = 0.78, 0.62
+TAKEN_LOW_M, NEAREST_LOW_M = 0.70, 0.56
 HOVER_M, LIFT_M = 0.10, 0.14  # over a grasp before it, and after it
 # So near to a grasp, where something is in the way, the fingers close as they are.
 NEARLY_M, HANDLE_NEARLY_M = 0.022, 0.03
@@ -162,10 +162,8 @@ def handle_of(k: Kitchen, part: Part, into: Array) -> Grip:
     face = part.turned(np.eye(3), 0.0).T @ into  # the way into it, as the part is turned now
     bar = min(k.boxes(part.body), key=lambda box: float(box.centre @ face) - box.reach(face))
     upright = bar.reach(UP) > float(np.max(bar.half_m)) * 0.7
-    # Of the two ways to turn the hand for a level bar, this one is nearer to how it hangs. A hand
-    # turned so is tall, and gets below a worktop only when it points almost level.
-    lowered = lowered_at(bar.centre) if upright or bar.centre[2] > LOW_M else 0.12
-    hand = facing(into, None if upright else -UP, lowered)
+    # Of the two ways to turn the hand for a level bar, this one is nearer to how it hangs.
+    hand = facing(into, None if upright else -UP, lowered_at(bar.centre))
     return Grip(bar.centre, hand, _matrix(hand)[:, 2])
 
 
