@@ -66,6 +66,7 @@ class Arranging:
     scenes: Scenes | None
     standby: Standby
     begin: Callable[[], None]  # called when the scene is ready
+    phase: Callable[[str], None]  # told that somebody arranges it, and that they are done
     _recording: FrameRecording | None = field(default=None, repr=False)
     _attended: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
     end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
@@ -73,7 +74,9 @@ class Arranging:
     def prepare(self, env: Env, start: Start) -> None:
         """The scene is arranged and its pictures are kept; returns when the attempt may begin."""
         if self.operator is not None and env.spec.success == "operator":
+            self.phase("arranging")
             self._arrange(env, start, self.operator)
+            self.phase("simulating")
         if env.spec.records_frames:
             self._recording = env.record_frames(self.folder / FRAMES)
             self._recording.mark()

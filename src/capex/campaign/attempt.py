@@ -211,7 +211,8 @@ def run_attempt(
         }
         ending = Ending(writer, facts, slot.position, ledger, lease.clock, robot)
         standby = Standby(run_dir, chain.path.name, lease.check)
-        arranging = Arranging(chain, writer.folder, operator, scenes, standby, ending.begin)
+        waits = standby, ending.begin, lease.phase
+        arranging = Arranging(chain, writer.folder, operator, scenes, *waits)
         shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
         shown |= {"screens": env.spec.real_time}

@@ -41,11 +41,13 @@ class ChainLine:
     successes: int = 0
     judged: int = 0  # episodes with a verdict: on a real robot a person gives it later
     invalid: int = 0
+    driven: int = 0  # episodes that a person took over: nobody's success or failure
     steps: int = 0
     taken: dict[int, Taken] = field(default_factory=dict)  # by start, of attempts that are over
     # By start, whether its episode achieved the task, None while unjudged, and its place.
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
+    driven_starts: set[int] = field(default_factory=set)
     per_dollar: float | None = None  # successes, where the budget is allocated by it
     learns: bool = False  # whether its method remembers earlier episodes
     # By start, the attempts under way.
@@ -98,7 +100,7 @@ class ChainLine:
     @property
     def unjudged(self) -> int:
         """Episodes that wait for a person's verdict."""
-        return self.episodes - self.judged
+        return self.episodes - self.judged - self.driven
 
     @property
     def history(self) -> History:
@@ -126,6 +128,7 @@ class ChainLine:
             "unjudged": self.unjudged,
             "interval": list(self.interval),
             "invalid": self.invalid,
+            "driven": self.driven,
             "left": left if left is None or math.isfinite(left) else None,
             "requests": self.all_taken.requests,
             "seconds": self.all_taken.seconds,
@@ -140,15 +143,24 @@ class ChainLine:
     def rejudge(self, successes: Mapping[int, bool | None]) -> None:
         """What people judged since, by start."""
         self.episodes = len(successes)
-        self.judged = sum(success is not None for success in successes.values())
-        self.successes = sum(success is True for success in successes.values())
+        counted = [s for start, s in successes.items() if start not in self.driven_starts]
+        self.judged = sum(success is not None for success in counted)
+        self.successes = sum(success is True for success in counted)
         self.outcomes = dict(successes)
 
-    def add(self, start: int, success: bool | None, steps: int, place: int) -> None:
-        """One more whole episode, at its place in the chain's order."""
+    def add(
+        self, start: int, success: bool | None, steps: int, place: int, driven: bool = False
+    ) -> None:
+        """One more whole episode, at its place in the chain's order. `driven`: by a person, for a
+        while.
+        """
         self.episodes += 1
-        self.judged += success is not None
-        self.successes += success is True
+        if driven:
+            self.driven += 1
+            self.driven_starts.add(start)
+        else:
+            self.judged += success is not None
+            self.successes += success is True
         self.outcomes[start], self.places[start] = success, place
         self.steps += steps
 
@@ -189,9 +201,8 @@ class Board:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = ChainLine(chain.name, wanted, until)
         for episode in chain.episodes:
-            line.add(
-                episode.index, episode.success, own_part(episode.record).steps, episode.position
-            )
+            steps, driven = own_part(episode.record).steps, bool(episode.record.driven_steps)
+            line.add(episode.index, episode.success, steps, episode.position, driven)
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
         line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
         self._inherited |= {
@@ -238,7 +249,8 @@ class Board:
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
             ended = event.summary
-            line.add(ended.number, ended.success, ended.steps, ended.position)
+            place, driven = ended.position, bool(ended.driven_steps)
+            line.add(ended.number, ended.success, ended.steps, place, driven)
             self._over(line, ended.number, ended.seconds, ended)
             self._fresh_episodes += 1
             self._fresh_seconds += ended.seconds
@@ -257,7 +269,7 @@ class Board:
         """All chains together."""
         total = ChainLine("total")
         for line in self.lines.values():
-            for name in ("episodes", "successes", "judged", "invalid", "steps"):
+            for name in ("episodes", "successes", "judged", "invalid", "driven", "steps"):
                 setattr(total, name, getattr(total, name) + getattr(line, name))
             total.taken[len(total.taken)] = line.all_taken
         wanted = [line.wanted for line in self.lines.values()]

@@ -13,8 +13,8 @@ export const fate = (status) => FATES[status] ?? "stopped";
 const BASE = [/base forward (-?\d+) cm, left (-?\d+) cm, turn (-?\d+) deg/, /base moved (-?\d+) cm forward, (-?\d+) cm left, turned (-?\d+) deg left/];
 export function plainly(text) {
   const way = (value, plus, minus, unit) => (Number(value) ? `${value > 0 ? plus : minus} ${Math.abs(value)} ${unit}` : null);
-  const words = (verb, still) => (_, forward, left, turn) => `base ${verb}${[way(forward, "ahead", "back", "cm"), way(left, "left", "right", "cm"), way(turn, "turn left", "turn right", "deg")].filter(Boolean).join(", ") || still}`;
-  return text.replace(BASE[0], words("", "stays")).replace(BASE[1], words("moved ", "not at all"));
+  const words = (verb, still) => (_, forward, left, turn) => `wheels ${verb}${[way(forward, "ahead", "back", "cm"), way(left, "left", "right", "cm"), way(turn, "turn left", "turn right", "deg")].filter(Boolean).join(", ") || still}`;
+  return text.replace(BASE[0], words("", "stay")).replace(BASE[1], words("moved ", "not at all"));
 }
 
 // Why a waypoint waits: its own trust, or that of the one that its tail follows.
@@ -177,7 +177,8 @@ export function sentence(plan, tau) {
 // What became of a plan, in a sentence.
 export function became(plan) {
   const halted = haltedAt(plan);
-  if (halted < Infinity) return `waypoint ${halted + 1} of ${plan.waypoints.length} ${plan.outcomes[halted].report}.`;
+  const left = plan.count - halted - 1;
+  if (halted < Infinity) return `waypoint ${halted + 1} of ${plan.waypoints.length} ${plainly(plan.outcomes[halted].report)}${left > 0 ? `, so that ${left === 1 ? "the one" : `the ${left}`} after it did not run` : ""}.`;
   const ran = Object.values(plan.outcomes ?? {}).filter((o) => ["done", "drove"].includes(fate(o.status))).length;
   const rest = plan.waypoints.length - plan.count;
   return `${ran < plan.waypoints.length ? `waypoints 1 to ${ran} of ${plan.waypoints.length} were` : ran === 1 ? "its waypoint was" : `all ${ran} waypoints were`} reached${rest ? `, the other ${rest} waited for another look` : ""}.`;
@@ -190,4 +191,4 @@ const group = (words, ...items) => h("div", { class: "legends" }, h("b", {}, wor
 export const legend = () => group("Trust", item(trustColour(0.95), "trusted"), item(trustColour(0.5), "doubtful"), item(trustColour(0.05), "distrusted"), item(trustColour(0.45), "hollow: deferred", true), item("#4cc9ff", "the hand now", true),
   h("li", {}, h("b", { class: "tick" }), term("stated")), h("li", {}, h("b", { class: "dash" }), term("threshold")));
 // Bars of a timeline by what became of them.
-export const fates = () => group("Timeline", ...[["done", "reached"], ["stopped", "not reached"], ["drove", "base drove"], ["skipped", "cut short"], ["person", "a person drove"]].map(([kind, words]) => h("li", {}, h("b", { class: `bar-key ${kind}` }), term(words))), h("li", {}, h("b", { class: "tick" }), "decision"));
+export const fates = () => group("Timeline", ...[["done", "reached"], ["stopped", "not reached"], ["drove", "wheels drove"], ["skipped", "cut short"], ["person", "a person drove"]].map(([kind, words]) => h("li", {}, h("b", { class: `bar-key ${kind}` }), term(words))), h("li", {}, h("b", { class: "tick" }), "decision"));

@@ -139,7 +139,7 @@ export function open(host, parts, shell) {
     const spots = Object.values(now.spots ?? {}).reduce((n, own) => n + own.length, 0);
     told.textContent = verdict(now, spots);
     told.dataset.matched = String(now.score !== null && !spots);
-    detail.textContent = [now.source && `Wanted: the scene of ${sourceWords(now.source)}.`, now.score !== null && `Difference ${now.score.toFixed(3)}, ${percent(now.changed)} of the pixels.`, now.notes].filter(Boolean).join(" ");
+    detail.textContent = [now.source && `Wanted: the scene of ${/^first/.test(now.source) ? "the " : ""}${sourceWords(now.source)}.`, now.score !== null && `Difference ${now.score.toFixed(3)}, ${percent(now.changed)} of the pixels.`, now.notes].filter(Boolean).join(" ");
     ready.textContent = spots ? "Let the robot move all the same" : "Matched: the robot may move";
     ready.className = spots ? "danger" : "primary";
     update();
