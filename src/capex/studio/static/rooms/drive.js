@@ -265,7 +265,7 @@ function takeOver(host, [run, chain, start], shell) {
     close = cockpit(host, { takeover: true, run, chain, task, start: Number(start), by: by.value.trim(), device: device() }, shell, () => { location.hash = path("live", run, chain, start); });
   };
   host.append(h("p", { class: "crumbs" }, h("a", { href: path("live", run, chain, start) }, "Live"), h("span", {}, "/"), h("span", {}, "take over")), h("h1", {}, `Take over ${task}, start ${start}`),
-    h("p", { class: "muted" }, "Before its next decision the model waits, and you drive. Enter hands back to it. The record says who drove which steps; the attempt then counts as nobody's success or failure. If this page vanishes, the attempt stands still."),
+    h("p", { class: "muted" }, "Before its next decision the model waits, and you drive. Enter hands back to it. The record says who drove which steps; the attempt then counts as nobody's success or failure. If this page vanishes, the attempt stands still: a simulated one for a minute, then the model goes on; a robot until somebody takes it over again."),
     h("form", { class: "form", onsubmit: begin }, h("label", {}, "Who drives", by), h("button", { name: "begin", class: "primary" }, "Take over")));
   return () => close?.();
 }

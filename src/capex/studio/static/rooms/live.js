@@ -38,7 +38,7 @@ function take(state, event) {
     replied: () => { state.replies.push(event); Object.assign(state, { tokens: event.tokens, usd: event.usd }); },
     committed: () => { state.plan = { waypoints: event.waypoints, count: event.count, tips: state.deciding?.tips, outcomes: {}, current: 0 }; },
     moving: () => { Object.assign(state, { now: event.tips, step: Math.max(event.step, state.step) }); if (state.plan && event.k >= 0) state.plan.current = event.k; },
-    paused: () => { state.paused = true; },
+    paused: () => { state.paused = event; },
     taken: () => { Object.assign(state, { driver: event.by, paused: false }); },
     returned: () => { state.driver = null; state.driven.push(event); },
     passed: () => {
@@ -76,13 +76,16 @@ class Screen {
   }
 
   async run() {
-    let after = "";
+    const ask = (after) => fetch(`api/live/frame?${query({ ...this.of(), camera: this.view.dataset.camera, after })}`).catch(() => null);
+    let after = "", next = ask(after);
     while (this.open && this.view.isConnected) {
-      const response = await fetch(`api/live/frame?${query({ ...this.of(), camera: this.view.dataset.camera, after })}`).catch(() => null);
+      const response = await next;
       if (!response?.ok) break;
+      after = response.headers.get("X-Taken") ?? after;
+      const blob = await response.blob();
+      next = ask(after); // it is waited for while this one is decoded
       if (response.status === 204) continue;
-      after = response.headers.get("X-Taken");
-      const bitmap = await createImageBitmap(await response.blob());
+      const bitmap = await createImageBitmap(blob);
       Object.assign(this.canvas, { width: bitmap.width, height: bitmap.height });
       this.canvas.getContext("2d").drawImage(bitmap, 0, 0);
       bitmap.close();
@@ -130,8 +133,9 @@ function watch(host, [run, chain, start], shell) {
   // Whether the robot moves, where it never scrolls away; a pause that was asked for comes at the end of a plan.
   function drawStanding() {
     const pausing = moving() ? `Pausing: the robot moves until this plan ends, waypoint ${state.plan.current + 1} of ${state.plan.count}.` : `Pausing: the plan that the model thinks about is still carried out, then the robot stands still.`;
-    const words = state.ended || !asked.pause ? "" : state.driver ? "Paused, but for whoever drives." : state.paused ? `Paused: the robot stands still since step ${state.step}.` : state.deciding ? pausing : "Paused: no attempt begins.";
-    standing.replaceChildren(...[pill(), words && h("b", {}, words), words && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause`)].filter(Boolean));
+    const gone = state.paused && state.paused.gone;
+    const words = state.ended ? "" : gone && !state.driver ? `The page of ${gone} is gone: this attempt alone stands still, ${state.paused.until ? `until ${new Date(1000 * state.paused.until).toLocaleTimeString()}; then the model goes on, unless somebody takes over.` : "until somebody takes it over and hands it back."}` : !asked.pause ? "" : state.driver ? "Paused, but for whoever drives." : state.paused ? `Paused: the robot stands still since step ${state.step}.` : state.deciding ? pausing : "Paused: no attempt begins.";
+    standing.replaceChildren(...[pill(), words && h("b", {}, words), words && asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause`)].filter(Boolean));
   }
 
   function drawPictures() {
