@@ -65,15 +65,17 @@ class ChainLine:
         """Dollars of all attempts: known, and at most if everything that may have been billed was;
         None where there is no price.
         """
-        usd = self.all_taken.usd
-        return None if usd is None else (float(usd[0]), float(usd[1]))
+        return _usd(self.all_taken)
 
     @property
     def usd_per_success(self) -> tuple[float, float] | None:
         """Cost of all attempts over the successes, from known to at most; infinite without one."""
-        if self.usd is None or not self.episodes:
+        return self._each(self.usd)
+
+    def _each(self, usd: tuple[float, float] | None) -> tuple[float, float] | None:
+        if usd is None or not self.episodes:
             return None
-        low, high = self.usd
+        low, high = usd
         return (
             (low / self.successes, high / self.successes)
             if self.successes
@@ -117,7 +119,9 @@ class ChainLine:
 
     def as_json(self) -> dict[str, Any]:
         """For machines and pages."""
-        each, left = self.usd_per_success, self.left
+        taken, left = self.all_taken, self.left  # thousands of attempts: summed once
+        usd = _usd(taken)
+        each = self._each(usd)
         return {
             "chain": self.chain,
             "episodes": self.episodes,
@@ -130,10 +134,10 @@ class ChainLine:
             "invalid": self.invalid,
             "driven": self.driven,
             "left": left if left is None or math.isfinite(left) else None,
-            "requests": self.all_taken.requests,
-            "seconds": self.all_taken.seconds,
-            "usd": None if self.usd is None else self.usd[0],
-            "usd_at_most": None if self.usd is None else self.usd[1],
+            "requests": taken.requests,
+            "seconds": taken.seconds,
+            "usd": None if usd is None else usd[0],
+            "usd_at_most": None if usd is None else usd[1],
             "usd_per_success": None if each is None or math.isinf(each[0]) else each[0],
             "usd_per_success_at_most": None if each is None or math.isinf(each[1]) else each[1],
             "state": self.state,
@@ -265,6 +269,11 @@ class Board:
             line.state = f"stopped: {event.error}" if event.error else f"done: {event.why}"
 
     @property
+    def unjudged(self) -> int:
+        """Episodes of all chains that wait for a person's verdict."""
+        return sum(line.unjudged for line in self.lines.values())
+
+    @property
     def total(self) -> ChainLine:
         """All chains together."""
         total = ChainLine("total")
@@ -329,6 +338,10 @@ class Board:
             hours_left=hours,
             unjudged=total.unjudged,
         )
+
+
+def _usd(taken: Taken) -> tuple[float, float] | None:
+    return None if taken.usd is None else (float(taken.usd[0]), float(taken.usd[1]))
 
 
 def _dollars(taken: Array) -> Interval:
