@@ -6,12 +6,14 @@ that follows it.
 First the events themselves, in processor seconds of the attempt's own thread; then the processor
 seconds of a whole campaign, alone and watched by a page, in turns, on equal starts: other work on
 the machine matters little to both. Then how old an event is when a page has it, and how long the
-studio takes to answer; those are wall times.
+studio takes to answer; those are wall times. One table is printed at the end; with four episodes
+it takes about two minutes.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -30,6 +32,7 @@ from capex.studio.serve import studio_server
 
 TASK = "kitchen:OpenDrawer"
 MANY = 10_000
+EVENTS = {"deciding": "a decision's pictures", "committed": "a plan", "passed": "a report"}
 LIVE_PAGE = """(() => {
   window.ages = [];
   const seen = new EventSource('api/live/events?run=watched');
@@ -96,63 +99,84 @@ def many(path: Path) -> None:
 
 
 def say(line: str) -> None:
-    print(line, flush=True)
+    print(line, file=sys.stderr, flush=True)
+
+
+def watch_campaigns(root: Path, url: str, browser: Browser, episodes: int) -> dict[str, str]:
+    """Campaigns alone and watched, in turns, and how old events are in the page."""
+    alone, watched, ages = [], [], []
+    for k in range(2):
+        say(f"a campaign alone, then one watched, {k + 1} of 2 ..")
+        alone.append(collect(root / f"alone{k}", episodes))
+        out = root / "watched" if k == 0 else root / f"watched{k}"
+        page = threading.Thread(target=lambda out=out: watched.append(collect(out, episodes)))
+        page.start()
+        while not (out / "manifest.json").exists():
+            time.sleep(0.05)
+        browser.open(f"{url}#/live/{out.name}")
+        if k == 0:
+            browser.ask(LIVE_PAGE)
+        while page.is_alive():
+            browser.ask("1")
+            time.sleep(0.2)
+        page.join()
+        ages += browser.ask("window.ages ?? []") if k == 0 else []
+    least = min(alone), min(watched)
+    rows = {
+        f"a campaign of {episodes} attempts, alone and watched by a page": (
+            f"{least[0]:.2f} and {least[1]:.2f} processor seconds ({least[1] / least[0] - 1:+.1%})"
+        )
+    }
+    for kind, what in EVENTS.items():
+        found = sorted(age for name, age in ages if name == kind)
+        if found:
+            median_ms, most_ms = 1000 * found[len(found) // 2], 1000 * found[-1]
+            age = f"median {median_ms:.0f} ms, at most {most_ms:.0f} ms, {len(found)} events"
+            rows[f"{what} in the page, since it happened"] = age
+    return rows
+
+
+def answers(root: Path, url: str) -> dict[str, str]:
+    """How long the studio takes to answer."""
+    rows = {
+        "first page, list of runs, on loopback": f"{1000 * answer_s(url):.0f} ms,"
+        f" {1000 * answer_s(url + 'api/campaigns'):.0f} ms"
+    }
+    say("a run of ten thousand attempts ..")
+    many(root / "big")
+    began, busy = time.perf_counter(), time.process_time()
+    with urllib.request.urlopen(url + "api/campaigns/run?run=big") as answer:
+        held = len(json.load(answer)["chains"][0]["attempts"]["index"])
+    opened, computed = time.perf_counter() - began, time.process_time() - busy
+    rows[f"a run of {held:,} attempts that was not read yet"] = (
+        f"{opened:.1f} s, {computed:.1f} of the processor"
+    )
+    return rows
 
 
 def main(episodes: int) -> None:
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         root = Path(folder)
+        say("live events of one attempt ..")
         whole, live, size = subscriber(root / "one")
-        say(
-            f"live events of one attempt: {live:.3f} of {whole:.2f} processor s "
-            f"({live / whole:.1%}), {size / 1024:.0f} kB"
-        )
-        alone, watched, ages = [], [], []
+        rows = {
+            "live events that an attempt writes": f"{live:.3f} of {whole:.2f} processor seconds"
+            f" ({live / whole:.1%}), {size / 1024:.0f} kB"
+        }
         server = studio_server((root,))
         threading.Thread(target=server.run, daemon=True).start()
         browser = Browser()
         try:
-            for k in range(2):
-                alone.append(collect(root / f"alone{k}", episodes))
-                out = root / "watched" if k == 0 else root / f"watched{k}"
-                page = threading.Thread(
-                    target=lambda out=out: watched.append(collect(out, episodes))
-                )
-                page.start()
-                while not (out / "manifest.json").exists():
-                    time.sleep(0.05)
-                browser.open(f"{server.address.url}#/live/{out.name}")
-                if k == 0:
-                    browser.ask(LIVE_PAGE)
-                while page.is_alive():
-                    browser.ask("1")
-                    time.sleep(0.2)
-                page.join()
-                ages += browser.ask("window.ages ?? []") if k == 0 else []
-            say(
-                f"campaign of {episodes} attempts: alone {min(alone):.2f}, watched"
-                f" {min(watched):.2f} processor s ({min(watched) / min(alone) - 1:+.1%})"
-            )
-            for kind in ("deciding", "committed", "passed"):
-                found = sorted(age for name, age in ages if name == kind)
-                if found:
-                    median_ms, most_ms = 1000 * found[len(found) // 2], 1000 * found[-1]
-                    age = f"median {median_ms:.0f} ms, at most {most_ms:.0f} ms"
-                    say(f"an event '{kind}' in the page: {age}, {len(found)} events")
-            say(
-                f"first page: {1000 * answer_s(server.address.url):.0f} ms;"
-                f" all runs: {1000 * answer_s(server.address.url + 'api/campaigns'):.0f} ms"
-            )
-            many(root / "big")
-            began, busy = time.perf_counter(), time.process_time()
-            with urllib.request.urlopen(server.address.url + "api/campaigns/run?run=big") as answer:
-                held = len(json.load(answer)["chains"][0]["attempts"]["index"])
-            opened, computed = time.perf_counter() - began, time.process_time() - busy
-            took = f"{opened:.2f} s, {computed:.2f} of the processor"
-            say(f"a run of {held:,} attempts opens in {took}")
+            rows |= watch_campaigns(root, server.address.url, browser, episodes)
+            rows |= answers(root, server.address.url)
         finally:
             browser.close()
             server.stop()
+    rows["load average of this machine, before and after"] = f"{load:.1f}, {os.getloadavg()[0]:.1f}"
+    print(f"| `{TASK}`, pilot (a stand-in) | measured |", "|---|---|", sep="\n")
+    for what, measured in rows.items():
+        print(f"| {what} | {measured} |")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import threading
 import time
 import urllib.request
 from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -68,10 +71,20 @@ def quiet(browser, address):
     assert all(url.startswith(ours) for url in browser.requests)
 
 
+def small_rig(folder: Path, size: str = "[320, 180]", fps: int = 20) -> str:
+    """The simulated room on the real clock with small pictures: a processor draws them here."""
+    files = Path(str(resources.files("capex.worlds.rigs") / "files"))
+    text = (files / "room-live.toml").read_text()
+    text = text.replace('"room/', f'"{files}/room/').replace("fps = 30", f"fps = {fps}")
+    path = folder / "small.toml"
+    path.write_text(re.sub(r"size = \[640, 360\]", f"size = {size}", text))
+    return f"rig:{path}"
+
+
 @contextmanager
-def running_campaign(out):
-    """The pilot at OpenDrawer in a process of its own, from its first attempt's first live event."""
-    words = ["collect", "kitchen:OpenDrawer", "--model", "pilot", "--starts", "0:40", "--out", out]
+def running_campaign(out, task="kitchen:OpenDrawer"):
+    """The pilot at a task in a process of its own, from its first attempt's first live event."""
+    words = ["collect", task, "--model", "pilot", "--starts", "0:40", "--out", out]
     command = [sys.executable, "-m", "capex", *map(str, words)]
     campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:

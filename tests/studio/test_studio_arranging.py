@@ -29,7 +29,9 @@ def test_a_scene_is_matched_in_the_page(browser, shm):
             browser.wait(f"document.querySelector('h1').innerText === '{name}'")
             browser.ask("document.querySelector('[name=by]').value = 'Ben'")
             if "base" in name:
-                browser.wait("document.querySelector('.next').innerText.includes('Difference 0.0')")
+                browser.wait(
+                    "document.querySelector('.next + p').innerText.includes('Difference 0.0')"
+                )
                 browser.wait("document.querySelector('.over').naturalWidth === 32")
                 browser.key("m")
                 browser.key("m")

@@ -61,7 +61,8 @@ def test_requests_are_read_back_and_forgotten(tmp_path):
 def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
     env = worlds.make("lab.world:robot")
     (tmp_path / LIVE_FOLDER).mkdir()
-    with Screens(env, tmp_path):
+    with Screens(env, tmp_path) as shown:
+        shown.begin()
         time.sleep(0.3)
         assert not screens(tmp_path)  # nobody watches
         until = time.monotonic() + 20

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
 from capex.campaign.fork import fork
@@ -12,9 +15,11 @@ from capex.errors import CapexError
 from capex.method.record import TAKEOVERS
 from capex.report.data import TAKEN_OVER, load
 from capex.run import load_run
-from capex.run.requests import requested
+from capex.run.live import read_events, under_way
+from capex.run.requests import driven, requested
+from capex.run.store import Run
 from studio_pages import browser as browser
-from studio_pages import quiet, running_campaign, serving
+from studio_pages import quiet, running_campaign, serving, small_rig
 
 
 def tick(browser):
@@ -52,6 +57,51 @@ def test_a_running_attempt_is_taken_over_and_handed_back(browser, tmp_path):
         quiet(browser, address)
     (driven,) = (e for e in load_run(out).episodes if TAKEOVERS in e.record.extra)
     check_the_mark(out, driven)
+
+
+def seated(browser, place):
+    """Take an attempt over, from the form to the first picture."""
+    browser.open(place)
+    browser.wait("Boolean(document.querySelector('.form [name=by]'))")
+    browser.ask("document.querySelector('.form [name=by]').focus()")
+    browser.ask("document.querySelector('.form [name=by]').value = 'Ada'")
+    browser.click("[name=begin]")
+    browser.wait("document.querySelector('main').dataset.tick === '0'")
+
+
+def told(attempt, wanted):
+    """The events of an attempt, once the last one is wanted."""
+    until = time.monotonic() + 60
+    while True:
+        rows = [json.loads(line) for line in read_events(attempt, 0)[0]]
+        if rows and wanted(rows[-1]["event"]):
+            return rows
+        assert time.monotonic() < until, [row["event"] for row in rows]
+        time.sleep(0.05)
+
+
+def test_a_rig_stands_still_without_its_driver_until_it_is_handed_back(browser, shm):
+    out, rig = shm / "runs" / "room", small_rig(shm)
+    campaign = running_campaign(out, f"{rig}:BlockOnPlate")
+    with campaign, serving(shm / "runs", drives=(rig,)) as address:
+        (chain,) = Run(out).chains()
+        place = f"{address.url}#/drive/takeover/room/{chain.path.name}/0"
+        seated(browser, place)
+        before = browser.ask("JSON.parse(document.querySelector('main').dataset.tip)")
+        held(browser, "r", 6)
+        browser.wait(f"JSON.parse(document.querySelector('main').dataset.tip)[2] > {before[2]}")
+        browser.open("about:blank")  # the page vanishes
+        attempt = under_way(chain, 0)
+        assert told(attempt, lambda kind: kind == "paused")[-1]["gone"] == "Ada"
+        assert requested(out, "pause") is None  # no other attempt would stand still
+        seated(browser, place)
+        browser.key("Enter")
+        browser.wait("document.querySelector('h1').innerText === 'Handed back'")
+        rows = told(attempt, lambda kind: kind not in ("taken", "returned"))  # the model decides
+        assert [row["steps"] for row in rows if row["event"] == "returned"][-1] == 0
+        (turn,) = driven(out, chain.path.name, 0)
+        assert (turn["by"], turn["steps"] >= 6) == ("Ada", True)
+        quiet(browser, address)
 
 
 def check_the_mark(out, driven):

@@ -5,7 +5,7 @@ kept, frames are recorded, and what has begun is noted on disk before the first 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -65,7 +65,8 @@ class Arranging:
     operator: Operator | None
     scenes: Scenes | None
     standby: Standby
-    begin: Callable[[], None]  # called when the scene is ready
+    begin: Sequence[Callable[[], None]]  # called when the scene is ready
+    phase: Callable[[str], None]  # told that somebody arranges it, and that they are done
     _recording: FrameRecording | None = field(default=None, repr=False)
     _attended: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
     end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
@@ -73,14 +74,17 @@ class Arranging:
     def prepare(self, env: Env, start: Start) -> None:
         """The scene is arranged and its pictures are kept; returns when the attempt may begin."""
         if self.operator is not None and env.spec.success == "operator":
+            self.phase("arranging")
             self._arrange(env, start, self.operator)
+            self.phase("simulating")
         if env.spec.records_frames:
             self._recording = env.record_frames(self.folder / FRAMES)
             self._recording.mark()
         self._keep_facts(env)
         if self.operator is not None and env.spec.success == "operator":
             self.end_now = self._attended.enter_context(self.operator.attend(env))
-        self.begin()
+        for begin in self.begin:
+            begin()
 
     def hear(self, event: Event) -> None:
         """A tick's pictures belong to its state."""

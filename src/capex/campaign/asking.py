@@ -4,14 +4,17 @@ stands still, that its model is told something, that they drive for a while.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.core import Lease
+from capex.campaign.core import HOLD_S, Lease
 from capex.campaign.takeover import Line, Takeover, recorded
+from capex.campaign.teleoperation import Asked
+from capex.campaign.wheel import Wheel
 from capex.method.executor import Tick
 from capex.method.hooks import Person
 from capex.method.record import TAKEOVERS
@@ -20,6 +23,8 @@ from capex.run.requests import IN_RECORD, Word
 from capex.worlds import Command, Env
 
 DRIVING = "driving"  # the phase of an attempt that a person drives
+IDLE_S = 1.0  # after a second without a key others may have the core
+GONE_S = 60.0  # how long a simulated attempt waits for somebody after its driver's page vanished
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,29 @@ class Steered:
 
     words: Sequence[dict[str, Any]] = ()
     takeovers: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass
+class Sharing:
+    """A page's controls in a simulated world: while nobody drives, others may have the core."""
+
+    wheel: Wheel
+    lease: Lease
+    _heard_s: float = field(default_factory=time.monotonic)
+
+    def take(self, wait_s: float) -> Asked | None:
+        """The next move."""
+        if not self.wheel.heard(wait_s):
+            if time.monotonic() - self._heard_s < IDLE_S:
+                return None
+            self.lease.hold(lambda: not self.wheel.heard(HOLD_S), DRIVING)
+            self.lease.phase(DRIVING)
+        self._heard_s = time.monotonic()
+        return self.wheel.take(0.0)
+
+    def show(self, env: Env, tick: int) -> None:
+        """The present state."""
+        self.wheel.show(env, tick)
 
 
 @dataclass
@@ -44,6 +72,8 @@ class Asking:
     end_now: Callable[[], bool] = lambda: False
     _told: list[tuple[int, Word]] = field(default_factory=list)
     _driven: list[dict[str, Any]] = field(default_factory=list)
+    _gone: str = ""  # whose page vanished while they drove
+    _gone_until_s: float = math.inf
     _before: list[Mapping[str, Any]] = field(default_factory=list)  # still to be driven again
 
     def __post_init__(self) -> None:
@@ -89,6 +119,7 @@ class Asking:
                     line = Line(wish)
                 except OSError:  # they are gone, or on another machine
                     continue
+                self._gone = ""
                 turn = Takeover(decision, wish, line.wheel, self.end_now)
                 return self._person(turn, line)
             if not self._paused():  # a wish that was withdrawn ends no pause
@@ -98,9 +129,11 @@ class Asking:
         def person(
             env: Env, grips: dict[str, float], steps_left: int, carry_out: Callable[[Command], Tick]
         ) -> int:
-            began = time.monotonic()
+            began, queued_s = time.monotonic(), self.lease.queued_s
             if line is not None:
                 self.lease.phase(DRIVING)
+                if not env.spec.real_time:
+                    takeover.controls = Sharing(line.wheel, self.lease)
                 self.tell("taken", by=takeover.wish.by, step=env.spec.horizon - steps_left)
             try:
                 steps = takeover(env, grips, steps_left, carry_out)
@@ -110,20 +143,24 @@ class Asking:
             if steps:
                 self._driven.append(takeover.row)
             if line is not None:
-                self._handed_back(takeover, time.monotonic() - began)
+                # A person's time is not the attempt's.
+                self.lease.queued_s = queued_s + time.monotonic() - began
+                self._handed_back(takeover, env.spec.real_time)
             return steps
 
         return person
 
-    def _handed_back(self, takeover: Takeover, seconds: float) -> None:
-        """A person's time is not the attempt's; whoever vanished leaves it standing still."""
-        self.lease.queued_s += seconds
+    def _handed_back(self, takeover: Takeover, real_time: bool) -> None:
+        """Whoever vanished leaves this attempt standing still: a simulated one for a while, a robot
+        until somebody takes it over again.
+        """
         self.lease.phase("simulating")
         if takeover.row["steps"]:
             requests.keep_driven(*self._place, takeover.row)
         self.tell("returned", by=takeover.wish.by, steps=takeover.row["steps"])
         if takeover.ended == "leave":
-            requests.request(self.run, "pause", f"{takeover.wish.by}, whose page is gone,")
+            self._gone = takeover.wish.by
+            self._gone_until_s = math.inf if real_time else time.monotonic() + GONE_S
 
     def note(self) -> dict[str, Any]:
         """What a record says of it; nothing where nobody asked for anything."""
@@ -138,9 +175,13 @@ class Asking:
 
     def _stand_still(self) -> None:
         if self._paused():
-            self.tell("paused")
+            left_s = self._gone_until_s - time.monotonic()
+            until = time.time() + left_s if self._gone and math.isfinite(left_s) else None
+            self.tell("paused", gone=self._gone, until=until)
             self.lease.hold(self._paused)
 
     def _paused(self) -> bool:
-        asked = requests.requested(self.run, "pause") is not None
+        if self._gone and time.monotonic() > self._gone_until_s:
+            self._gone = ""
+        asked = bool(self._gone) or requests.requested(self.run, "pause") is not None
         return asked and not requests.wished(*self._place)

@@ -211,7 +211,9 @@ def run_attempt(
         }
         ending = Ending(writer, facts, slot.position, ledger, lease.clock, robot)
         standby = Standby(run_dir, chain.path.name, lease.check)
-        arranging = Arranging(chain, writer.folder, operator, scenes, standby, ending.begin)
+        screens = Screens(env, writer.folder)
+        waits = standby, (ending.begin, screens.begin), lease.phase
+        arranging = Arranging(chain, writer.folder, operator, scenes, *waits)
         shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
         shown |= {"screens": env.spec.real_time}
@@ -240,7 +242,7 @@ def run_attempt(
         if prefix is not None:
             start = Start(env.spec.task, prefix.record.start, prefix.record.seed)
         try:
-            with arranging, Screens(env, writer.folder):
+            with arranging, screens:
                 episode = demonstrator.attempt(env, start, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)

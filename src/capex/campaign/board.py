@@ -41,11 +41,13 @@ class ChainLine:
     successes: int = 0
     judged: int = 0  # episodes with a verdict: on a real robot a person gives it later
     invalid: int = 0
+    driven: int = 0  # episodes that a person took over: nobody's success or failure
     steps: int = 0
     taken: dict[int, Taken] = field(default_factory=dict)  # by start, of attempts that are over
     # By start, whether its episode achieved the task, None while unjudged, and its place.
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
+    driven_starts: set[int] = field(default_factory=set)
     per_dollar: float | None = None  # successes, where the budget is allocated by it
     learns: bool = False  # whether its method remembers earlier episodes
     # By start, the attempts under way.
@@ -63,15 +65,17 @@ class ChainLine:
         """Dollars of all attempts: known, and at most if everything that may have been billed was;
         None where there is no price.
         """
-        usd = self.all_taken.usd
-        return None if usd is None else (float(usd[0]), float(usd[1]))
+        return _usd(self.all_taken)
 
     @property
     def usd_per_success(self) -> tuple[float, float] | None:
         """Cost of all attempts over the successes, from known to at most; infinite without one."""
-        if self.usd is None or not self.episodes:
+        return self._each(self.usd)
+
+    def _each(self, usd: tuple[float, float] | None) -> tuple[float, float] | None:
+        if usd is None or not self.episodes:
             return None
-        low, high = self.usd
+        low, high = usd
         return (
             (low / self.successes, high / self.successes)
             if self.successes
@@ -98,7 +102,7 @@ class ChainLine:
     @property
     def unjudged(self) -> int:
         """Episodes that wait for a person's verdict."""
-        return self.episodes - self.judged
+        return self.episodes - self.judged - self.driven
 
     @property
     def history(self) -> History:
@@ -115,7 +119,9 @@ class ChainLine:
 
     def as_json(self) -> dict[str, Any]:
         """For machines and pages."""
-        each, left = self.usd_per_success, self.left
+        taken, left = self.all_taken, self.left  # thousands of attempts: summed once
+        usd = _usd(taken)
+        each = self._each(usd)
         return {
             "chain": self.chain,
             "episodes": self.episodes,
@@ -126,11 +132,12 @@ class ChainLine:
             "unjudged": self.unjudged,
             "interval": list(self.interval),
             "invalid": self.invalid,
+            "driven": self.driven,
             "left": left if left is None or math.isfinite(left) else None,
-            "requests": self.all_taken.requests,
-            "seconds": self.all_taken.seconds,
-            "usd": None if self.usd is None else self.usd[0],
-            "usd_at_most": None if self.usd is None else self.usd[1],
+            "requests": taken.requests,
+            "seconds": taken.seconds,
+            "usd": None if usd is None else usd[0],
+            "usd_at_most": None if usd is None else usd[1],
             "usd_per_success": None if each is None or math.isinf(each[0]) else each[0],
             "usd_per_success_at_most": None if each is None or math.isinf(each[1]) else each[1],
             "state": self.state,
@@ -140,15 +147,24 @@ class ChainLine:
     def rejudge(self, successes: Mapping[int, bool | None]) -> None:
         """What people judged since, by start."""
         self.episodes = len(successes)
-        self.judged = sum(success is not None for success in successes.values())
-        self.successes = sum(success is True for success in successes.values())
+        counted = [s for start, s in successes.items() if start not in self.driven_starts]
+        self.judged = sum(success is not None for success in counted)
+        self.successes = sum(success is True for success in counted)
         self.outcomes = dict(successes)
 
-    def add(self, start: int, success: bool | None, steps: int, place: int) -> None:
-        """One more whole episode, at its place in the chain's order."""
+    def add(
+        self, start: int, success: bool | None, steps: int, place: int, driven: bool = False
+    ) -> None:
+        """One more whole episode, at its place in the chain's order. `driven`: by a person, for a
+        while.
+        """
         self.episodes += 1
-        self.judged += success is not None
-        self.successes += success is True
+        if driven:
+            self.driven += 1
+            self.driven_starts.add(start)
+        else:
+            self.judged += success is not None
+            self.successes += success is True
         self.outcomes[start], self.places[start] = success, place
         self.steps += steps
 
@@ -189,9 +205,8 @@ class Board:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = ChainLine(chain.name, wanted, until)
         for episode in chain.episodes:
-            line.add(
-                episode.index, episode.success, own_part(episode.record).steps, episode.position
-            )
+            steps, driven = own_part(episode.record).steps, bool(episode.record.driven_steps)
+            line.add(episode.index, episode.success, steps, episode.position, driven)
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
         line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
         self._inherited |= {
@@ -238,7 +253,8 @@ class Board:
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
             ended = event.summary
-            line.add(ended.number, ended.success, ended.steps, ended.position)
+            place, driven = ended.position, bool(ended.driven_steps)
+            line.add(ended.number, ended.success, ended.steps, place, driven)
             self._over(line, ended.number, ended.seconds, ended)
             self._fresh_episodes += 1
             self._fresh_seconds += ended.seconds
@@ -253,11 +269,16 @@ class Board:
             line.state = f"stopped: {event.error}" if event.error else f"done: {event.why}"
 
     @property
+    def unjudged(self) -> int:
+        """Episodes of all chains that wait for a person's verdict."""
+        return sum(line.unjudged for line in self.lines.values())
+
+    @property
     def total(self) -> ChainLine:
         """All chains together."""
         total = ChainLine("total")
         for line in self.lines.values():
-            for name in ("episodes", "successes", "judged", "invalid", "steps"):
+            for name in ("episodes", "successes", "judged", "invalid", "driven", "steps"):
                 setattr(total, name, getattr(total, name) + getattr(line, name))
             total.taken[len(total.taken)] = line.all_taken
         wanted = [line.wanted for line in self.lines.values()]
@@ -317,6 +338,10 @@ class Board:
             hours_left=hours,
             unjudged=total.unjudged,
         )
+
+
+def _usd(taken: Taken) -> tuple[float, float] | None:
+    return None if taken.usd is None else (float(taken.usd[0]), float(taken.usd[1]))
 
 
 def _dollars(taken: Array) -> Interval:

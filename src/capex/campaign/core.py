@@ -96,12 +96,12 @@ class Lease:
         """An answer is taken from a log; the model took this long to give it."""
         self.replayed_s += seconds
 
-    def hold(self, while_: Callable[[], bool]) -> None:
+    def hold(self, while_: Callable[[], bool], phase: str = "paused") -> None:
         """Stand still, core and clock, for as long as somebody wants that."""
         if not while_():
             return
         self.core.give()
-        self.phase("paused")
+        self.phase(phase)
         began = time.monotonic()
         try:
             while while_() and not self.core.stop.wait(HOLD_S):

@@ -14,20 +14,25 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
+from PIL import Image as PillowImage
+
 from capex.errors import CapexError
 from capex.models.pictures import encode_jpeg
 from capex.run.live import LIVE_FOLDER, watched_at
-from capex.worlds import Env
+from capex.worlds import Env, Image
 from capex.worlds.robots import glimpse
 
 EVERY_S = 1 / 15
 LOOK_S = 0.2  # how often it is looked whether somebody watches
 WATCHED_S = 3.0  # how long after their last sign somebody still does
-LONGEST = 480  # pixels of a picture's longer side
+LONGEST = 640  # pixels of a picture's longer side, about: a larger one is divided by a whole number
 
 
 class Screens:
-    """Writes while somebody watches, in a thread of its own; of a world on the real clock only."""
+    """Writes while somebody watches, in a thread of its own; of a world on the real clock only,
+    from `begin` to the end of the block: before, its cameras may not be open.
+    """
 
     def __init__(self, env: Env, attempt: Path):
         self._env, self._folder, self._attempt = env, attempt / LIVE_FOLDER, attempt
@@ -36,9 +41,12 @@ class Screens:
         self._thread = threading.Thread(target=self._run, name="capex screens", daemon=True)
 
     def __enter__(self) -> Screens:
-        if self._env.spec.real_time:
-            self._thread.start()
         return self
+
+    def begin(self) -> None:
+        """The world is reset, its cameras see."""
+        if self._env.spec.real_time and self._thread.ident is None:
+            self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
@@ -58,12 +66,21 @@ class Screens:
         for camera in self._env.spec.cameras:
             scratch = self._folder / f".{camera.name}"
             try:
-                size = camera.fitted(LONGEST)
-                picture = glimpse(self._env, [camera.name], size)[camera.name]
-                content = encode_jpeg(picture)
+                picture = glimpse(self._env, [camera.name], camera.size)[camera.name]
+                content = encode_jpeg(reduced(picture))
                 if content != self._shown.get(camera.name):  # nothing new, nothing written
                     scratch.write_bytes(content)
                     os.replace(scratch, self._folder / f"{camera.name}.jpg")
                     self._shown[camera.name] = content
             except (CapexError, OSError, KeyError):
                 continue
+
+
+def reduced(picture: Image) -> Image:
+    """A picture that is no larger than a page needs; most are left as they are, since scaling one
+    takes several times as long as encoding it.
+    """
+    factor = round(max(picture.shape[:2]) / LONGEST)
+    if factor < 2:
+        return picture
+    return np.asarray(PillowImage.fromarray(picture).reduce(factor))

@@ -76,7 +76,7 @@ class CampaignStatus:
                 f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside;"
                 " the cost stays in the dollars spent"
             )
-        if unjudged := self.board.total.unjudged:
+        if unjudged := self.board.unjudged:
             sentences.append(unjudged_sentence(unjudged, self.run.path))
         if judged_invalid := [a for a in self.run.invalid if a.verdict is not None]:
             count = len(judged_invalid)
@@ -168,7 +168,7 @@ def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
         return f"running on {live['host']} (process {live['process']})"
     if not planned:  # a student: nobody wrote down how many starts there are to be
         return "not running"
-    unjudged = ", but for verdicts" if board.total.unjudged else ""
+    unjudged = ", but for verdicts" if board.unjudged else ""
     return UNFINISHED if _left(board) else f"finished{unjudged}"
 
 

@@ -28,6 +28,7 @@ class Wheel:
         """`tell` sends something to the page, from any thread."""
         self.tell = tell
         self._asked: queue.SimpleQueue[tuple[float, Mapping[str, Any]]] = queue.SimpleQueue()
+        self._next: tuple[float, Mapping[str, Any]] | None = None  # heard, and not taken yet
         self._gone = threading.Event()
         self._camera, self._shown = "", 0
         self._env: Env | None = None
@@ -40,12 +41,22 @@ class Wheel:
         """The page is gone."""
         self._gone.set()
 
+    def heard(self, wait_s: float) -> bool:
+        """Whether there is something to take, within a while; a page that is gone is something."""
+        if self._next is None:
+            try:
+                self._next = self._asked.get(timeout=wait_s)
+            except queue.Empty:
+                return self._gone.is_set()
+        return True
+
     def take(self, wait_s: float) -> Asked | None:
         """The next message as a move; what is none is answered with a sentence."""
-        try:
-            came_at, raw = self._asked.get(timeout=wait_s)
-        except queue.Empty:
-            return "leave" if self._gone.is_set() else None
+        if not self.heard(wait_s):
+            return None
+        if self._next is None:
+            return "leave"
+        (came_at, raw), self._next = self._next, None
         if self._gone.is_set() or raw.get("do") == "leave":
             return "leave"
         if raw.get("do") == "done":

@@ -12,7 +12,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -139,7 +139,13 @@ class Usage:
         """The sum of two; None adds nothing."""
         if more is None:
             return self
-        return Usage(*(getattr(self, f.name) + getattr(more, f.name) for f in fields(Usage)))
+        return Usage(
+            self.fresh + more.fresh,
+            self.cached + more.cached,
+            self.cache_write + more.cache_write,
+            self.output + more.output,
+            self.reasoning + more.reasoning,
+        )
 
 
 NO_TOKENS = Usage(0, 0, 0, 0)

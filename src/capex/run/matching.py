@@ -26,6 +26,9 @@ from capex.worlds import Image
 PICTURE, PAGE = "arrange.jpg", "arrange.html"
 LIVE, SCENE = "arranging", "scene.json"  # a folder of a run, and a file in it
 VISIBLE = 0.08  # of the range of a pixel: a larger difference is more than noise of a camera
+CELLS = 32  # a picture is this many cells wide where it is looked for the spots that differ
+CELL_CHANGED = 0.25  # share of a cell's pixels: less is an edge that moved by a pixel or two
+SPOTS_MAX = 6  # the largest
 EDGE = 0.12  # gradient of brightness, of its range per pixel, from which on it is an edge
 STORED_COLOUR, LIVE_COLOUR = (255, 60, 60), (60, 230, 90)
 BAND = 22  # pixels of a panel's caption
@@ -41,6 +44,9 @@ HTML = """<!doctype html><meta charset="utf-8"><title>arrange the scene</title>
 """
 
 
+Spot = tuple[float, float, float, float]  # left, top, right, bottom, as shares of a picture
+
+
 @dataclass(frozen=True)
 class SceneDifference:
     """A live picture against the stored one."""
@@ -49,6 +55,7 @@ class SceneDifference:
     changed: float  # share of the pixels that differ visibly, 0 to 1
     blend: Image
     edges: Image  # of the stored picture in red and of the live one in green, over the live one
+    spots: tuple[Spot, ...]  # where things differ, the largest first
 
 
 def compare(stored: Image, live: Image) -> SceneDifference:
@@ -66,7 +73,34 @@ def compare(stored: Image, live: Image) -> SceneDifference:
     edges[after], edges[before] = LIVE_COLOUR, STORED_COLOUR
     edges[before & after] = (255, 255, 255)
     changed = difference.max(axis=2) > VISIBLE
-    return SceneDifference(float(difference.mean()), float(changed.mean()), blend, edges)
+    spots = find_spots(changed)
+    return SceneDifference(float(difference.mean()), float(changed.mean()), blend, edges, spots)
+
+
+def find_spots(changed: npt.NDArray[np.bool_]) -> tuple[Spot, ...]:
+    """Boxes around the cells of a picture of which much has changed, neighbours together."""
+    height, width = changed.shape
+    side = max(1, width // CELLS)
+    rows, columns = height // side, width // side
+    cells = changed[: rows * side, : columns * side].reshape(rows, side, columns, side)
+    left = {(int(r), int(c)) for r, c in np.argwhere(cells.mean(axis=(1, 3)) > CELL_CHANGED)}
+    found = []
+    while left:
+        group, edge = [], [left.pop()]
+        while edge:
+            row, column = edge.pop()
+            group.append((row, column))
+            near = {(row + a, column + b) for a in (-1, 0, 1) for b in (-1, 0, 1)} & left
+            left -= near
+            edge += near
+        found.append(group)
+    found.sort(key=lambda group: (-len(group), min(group)))
+    scale = np.array([side / height, side / width])
+    boxes = [(np.min(g, axis=0) * scale, (np.max(g, axis=0) + 1) * scale) for g in found]
+    return tuple(
+        (float(low[1]), float(low[0]), float(high[1]), float(high[0]))
+        for low, high in boxes[:SPOTS_MAX]
+    )
 
 
 def compare_all(
@@ -121,6 +155,7 @@ class MatchView:
         score, changed = totals or (None, None)
         cameras = {name: name in differences for name in live}
         told = {"scene": self._title, "cameras": cameras, "score": score, "changed": changed}
+        told["spots"] = {name: difference.spots for name, difference in differences.items()}
         write_json(self._live / SCENE, {**self._about, **told})
         return totals
 

@@ -35,7 +35,7 @@ class Heads:
         with self._lock:
             before = _signature(run)
             known = self._statuses.get(run.path)
-            if known is not None and known[0] == before and not known[1].board.total.unjudged:
+            if known is not None and known[0] == before and not known[1].board.unjudged:
                 return known[1]
             status = read_status(run.path, self, disk=False)
             self._statuses[run.path] = before, status

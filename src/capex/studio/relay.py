@@ -28,6 +28,7 @@ WAIT_S = 0.5  # how often it is looked whether the attempt is still there
 MESSAGE_MAX = 2000  # bytes that a page sends for one tick
 CALL_S = 10.0  # how long after it took the wish an attempt may take to call
 ELSEWHERE = "the attempt does not reach this studio: it runs on another machine"
+UNWRITABLE = "the attempt cannot be asked: its run directory cannot be written"
 GONE = "the attempt ended before its next decision; there is nothing to drive any more"
 
 
@@ -59,9 +60,13 @@ class Relay:
         server = await asyncio.start_server(self._answer, HOST, 0)
         port = int(server.sockets[0].getsockname()[1])
         wish = Wish(self._place.by, self._place.device, port, self._key, socket.gethostname())
-        requests.wish(*self._place.names, wish)
         hearing = asyncio.create_task(self._page.receive_text())
         try:
+            try:
+                requests.wish(*self._place.names, wish)
+            except OSError as error:
+                await self._end({"event": "failed", "error": f"{UNWRITABLE} ({error.strerror})"})
+                return
             await self._tell({"event": "asked", "by": self._place.by})
             call = await self._wait(hearing)
             if call is None:

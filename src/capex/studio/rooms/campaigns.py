@@ -14,11 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from capex import worlds
 from capex.campaign.repair import collect_command
 from capex.campaign.status import CampaignStatus
 from capex.errors import CapexError
 from capex.run import LoadedEpisode
-from capex.run.store import Run
+from capex.run.store import Run, chain_name
 from capex.studio.answers import Asked, changes, get, stream
 from capex.studio.library import MANIFEST
 from capex.studio.rooms.room import Room, Studio
@@ -69,7 +70,9 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
     """What the page shows of a run."""
     manifest, board = status.run.manifest, status.board
     settings = manifest.get("settings", {})
-    total = board.total.as_json()
+    total, missing = board.total.as_json(), _not_begun(status)
+    if total["wanted"] is not None:
+        total["wanted"] += len(missing) * len(manifest.get("plan", {}).get("starts") or ())
     forecast = board.forecast() if status.running else None
     phases = Counter(m.phase for line in board.lines.values() for m in line.now.values())
     spent = status.account.total_usd if status.account is not None else None
@@ -84,6 +87,7 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
         "command": _command(status),
         "chains": [line.as_json() for line in board.lines.values()],
         "total": total,
+        "not_begun": missing,
         "hours_left": board.hours_left,
         "usd": float(spent) if spent is not None and manifest.get("price") else None,
         "usd_rest": None if forecast is None else forecast.rest_usd,
@@ -96,6 +100,14 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
         ],
         "damaged": [f"{d.path.name}: {d.reason}"[:400] for d in status.run.damaged[:INVALID_MAX]],
     }
+
+
+def _not_begun(status: CampaignStatus) -> list[str]:
+    """The chains that are planned and of which nothing was collected yet."""
+    settings = status.run.manifest.get("settings", {})
+    tasks, arms = settings.get("tasks") or (), settings.get("arms") or ()
+    names = [chain_name(*worlds.split_name(str(task)), str(arm)) for task in tasks for arm in arms]
+    return [name for name in names if name not in status.board.lines]
 
 
 def _command(status: CampaignStatus) -> str | None:
@@ -134,6 +146,7 @@ def columns(episodes: Sequence[LoadedEpisode]) -> dict[str, list[Any]]:
         "start": [r.start for r in records],
         "success": [e.success for e in episodes],
         "end": [r.end for r in records],
+        "driven": [r.driven_steps for r in records],
         "steps": [r.steps for r in records],
         "requests": [r.requests for r in records],
         "usd": [r.cost_usd for r in records],

@@ -35,6 +35,7 @@ from capex.studio.rooms.room import Room, Studio
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 DEVICES = ("keyboard", "gamepad", "pointer")
 HUMAN = "human"
+FIRST_S = 10.0  # how long a page that has the seat may take to say what it wants
 OWN_RIGS = (f"{worlds.RIG}room", f"{worlds.RIG}room-live")  # simulated rooms of the package
 OFFERED = ("kitchen",)  # worlds whose tasks are listed; every other can be named
 T = TypeVar("T")
@@ -124,10 +125,12 @@ class Seat:
             return None
         wanted = None
         try:
-            wanted = read(_object(await page.receive_text()))
+            wanted = read(_object(await asyncio.wait_for(page.receive_text(), FIRST_S)))
         except CapexError as refusal:
             await page.send_text(to_json({"event": "failed", "error": str(refusal)}))
             await page.close(4400)
+        except TimeoutError:
+            await page.close(4408)
         except (WebSocketDisconnect, KeyError):  # gone, or no text
             pass
         finally:

@@ -172,13 +172,14 @@ def _frame(studio: Studio, asked: Asked) -> Response:
     after, until = asked.get("after", ""), time.monotonic() + FRAME_S
     if time.time() - watched_at(folder) > 1.0:
         watch(folder)
+    path: Path | None = None
     while time.monotonic() < until:
-        with contextlib.suppress(OSError, KeyError):
-            path = screens(folder)[asked.get("camera", "")]
-            if (taken := str(path.stat().st_mtime_ns)) != after:
+        path = path or screens(folder).get(asked.get("camera", ""))
+        with contextlib.suppress(OSError):
+            if path is not None and (taken := str(path.stat().st_mtime_ns)) != after:
                 headers = {"X-Taken": taken, "Cache-Control": "no-store"}
                 return Response(path.read_bytes(), media_type="image/jpeg", headers=headers)
-        time.sleep(0.008)
+        time.sleep(0.012)
     return Response(status_code=204)
 
 

@@ -13,8 +13,8 @@ export const fate = (status) => FATES[status] ?? "stopped";
 const BASE = [/base forward (-?\d+) cm, left (-?\d+) cm, turn (-?\d+) deg/, /base moved (-?\d+) cm forward, (-?\d+) cm left, turned (-?\d+) deg left/];
 export function plainly(text) {
   const way = (value, plus, minus, unit) => (Number(value) ? `${value > 0 ? plus : minus} ${Math.abs(value)} ${unit}` : null);
-  const words = (verb, still) => (_, forward, left, turn) => `base ${verb}${[way(forward, "ahead", "back", "cm"), way(left, "left", "right", "cm"), way(turn, "turn left", "turn right", "deg")].filter(Boolean).join(", ") || still}`;
-  return text.replace(BASE[0], words("", "stays")).replace(BASE[1], words("moved ", "not at all"));
+  const words = (verb, still) => (_, forward, left, turn) => `wheels ${verb}${[way(forward, "ahead", "back", "cm"), way(left, "left", "right", "cm"), way(turn, "turn left", "turn right", "deg")].filter(Boolean).join(", ") || still}`;
+  return text.replace(BASE[0], words("", "stay")).replace(BASE[1], words("moved ", "not at all"));
 }
 
 // Why a waypoint waits: its own trust, or that of the one that its tail follows.
@@ -128,8 +128,17 @@ function firstTime() {
   return (word) => (seen.has(word) ? word : (seen.add(word), term(word)));
 }
 
+// A report in words; of what did not run, also why.
+const reported = (outcome, halted) => (outcome.status === "not executed" && halted < Infinity ? `not executed: waypoint ${halted + 1} was stopped` : plainly(outcome.report));
+
 // The waypoint that stopped the plan; those after it did not run.
 const haltedAt = (plan) => Number(Object.entries(plan.outcomes ?? {}).find(([, o]) => fate(o.status) === "stopped")?.[0] ?? Infinity);
+
+// A waypoint's number as in the picture; one without a confidence has no colour.
+function badge(row, k, deferred) {
+  const known = trust(row) !== null && trust(row) !== undefined;
+  return h("i", { class: [deferred && "ring", !known && "plain"].filter(Boolean).join(" "), style: { "--trust": known ? trustColour(trust(row)) : "var(--muted)" } }, String(k + 1));
+}
 
 export function planTable(plan, tau, choose = null, title = "") {
   const halted = haltedAt(plan);
@@ -138,16 +147,16 @@ export function planTable(plan, tau, choose = null, title = "") {
     const outcome = plan.outcomes?.[k];
     const deferred = k >= plan.count;
     const kind = outcome ? fate(outcome.status) : deferred ? "deferred" : k > halted ? "skipped" : plan.current === k ? "current" : "";
-    const said = outcome?.status === "deferred" || (deferred && !outcome) ? why(plan, k, tau) : outcome ? plainly(outcome.report) : (k > halted ? "not executed" : plan.current === k ? "moving" : "");
+    const said = outcome?.status === "deferred" || (deferred && !outcome) ? why(plan, k, tau) : outcome ? reported(outcome, halted) : (k > halted ? `not executed: waypoint ${halted + 1} was stopped` : plan.current === k ? "moving" : "");
     return h("tr", { class: kind, "data-k": k, onclick: choose && (() => choose(k)) },
-      h("td", { class: "r k" }, h("i", { class: deferred ? "ring" : "", style: { "--trust": trustColour(trust(row)) } }, String(k + 1))),
+      h("td", { class: "r k" }, badge(row, k, deferred)),
       h("td", { class: "wide" }, plainly(row.command).split(/(forward)/).map((part) => (part === "forward" ? once(part) : part))),
       h("td", { class: "r" }, confidence(row.stated)), h("td", { class: "r" }, confidence(row.calibrated)),
       h("td", {}, trust(row) !== null && trust(row) !== undefined && bar(row, tau, kind)),
       h("td", { class: "wide report" }, said, outcome?.label === 0 || outcome?.label === 1 ? h("span", { class: "label" }, " ", once("label"), ` ${outcome.label}`) : null));
   });
   return h("div", { class: "scroll" }, h("table", { class: "waypoints" }, title && h("caption", {}, title),
-    h("thead", {}, h("tr", {}, h("th", { class: "r" }, "k"), h("th", {}, "Command (cm)"), h("th", { class: "r" }, term("stated")), h("th", { class: "r" }, term("calibrated")), h("th", {}), h("th", {}, "Report"))),
+    h("thead", {}, h("tr", {}, h("th", { class: "r" }, "k"), h("th", {}, "Command ", h("small", {}, "[ahead, left, up] in cm")), h("th", { class: "r" }, term("stated")), h("th", { class: "r" }, term("calibrated")), h("th", {}), h("th", {}, "Report"))),
     h("tbody", {}, rows)));
 }
 
@@ -159,7 +168,7 @@ export function sentence(plan, tau) {
   const tail = deferred ? ` ${deferred === 1 ? "The last one waits" : `The last ${deferred} wait`} for another look: trust falls below ${confidence(tau)}.` : "";
   const halted = haltedAt(plan);
   if (halted < Infinity) return `Waypoint ${halted + 1} ${plan.outcomes[halted].report}. The model looks again.`;
-  if (!next) return `${plan.count === 1 ? "The waypoint" : `All ${plan.count} waypoints`} that ${plan.count === 1 ? "was" : "were"} trusted ran.${tail}`;
+  if (!next) return `${plan.count === 1 ? "The waypoint" : `All ${plan.count} waypoints`}${deferred ? ` that ${plan.count === 1 ? "was" : "were"} trusted` : ""} ran; now the model looks again.${tail}`;
   const p = trust(next.row);
   const sure = p === null || p === undefined ? "" : `, trusted ${confidence(p)}${next.row.calibrated !== null && next.row.stated !== null ? ` (the model says ${confidence(next.row.stated)})` : ""}`;
   return `Next: waypoint ${next.k + 1} of ${plan.waypoints.length}, ${plainly(next.row.command)}${sure}.${tail}`;
@@ -168,9 +177,11 @@ export function sentence(plan, tau) {
 // What became of a plan, in a sentence.
 export function became(plan) {
   const halted = haltedAt(plan);
-  if (halted < Infinity) return `waypoint ${halted + 1} of ${plan.waypoints.length} ${plan.outcomes[halted].report}.`;
-  const ran = Object.keys(plan.outcomes ?? {}).length;
-  return `${ran} of ${plan.waypoints.length} waypoints ran${ran < plan.waypoints.length ? ", the rest waited for another look" : ""}.`;
+  const left = plan.count - halted - 1;
+  if (halted < Infinity) return `waypoint ${halted + 1} of ${plan.waypoints.length} ${plainly(plan.outcomes[halted].report)}${left > 0 ? `, so that ${left === 1 ? "the one" : `the ${left}`} after it did not run` : ""}.`;
+  const ran = Object.values(plan.outcomes ?? {}).filter((o) => ["done", "drove"].includes(fate(o.status))).length;
+  const rest = plan.waypoints.length - plan.count;
+  return `${ran < plan.waypoints.length ? `waypoints 1 to ${ran} of ${plan.waypoints.length} were` : ran === 1 ? "its waypoint was" : `all ${ran} waypoints were`} reached${rest ? `, the other ${rest} waited for another look` : ""}.`;
 }
 
 const item = (colour, words, hollow = false) => h("li", {}, h("i", { class: hollow ? "ring" : "", style: { "--trust": colour } }), words);
@@ -180,4 +191,4 @@ const group = (words, ...items) => h("div", { class: "legends" }, h("b", {}, wor
 export const legend = () => group("Trust", item(trustColour(0.95), "trusted"), item(trustColour(0.5), "doubtful"), item(trustColour(0.05), "distrusted"), item(trustColour(0.45), "hollow: deferred", true), item("#4cc9ff", "the hand now", true),
   h("li", {}, h("b", { class: "tick" }), term("stated")), h("li", {}, h("b", { class: "dash" }), term("threshold")));
 // Bars of a timeline by what became of them.
-export const fates = () => group("Timeline", ...[["done", "reached"], ["stopped", "not reached"], ["drove", "base drove"], ["skipped", "cut short"], ["person", "a person drove"]].map(([kind, words]) => h("li", {}, h("b", { class: `bar-key ${kind}` }), term(words))), h("li", {}, h("b", { class: "tick" }), "decision"));
+export const fates = () => group("Timeline", ...[["done", "reached"], ["stopped", "not reached"], ["drove", "wheels drove"], ["skipped", "cut short"], ["person", "a person drove"]].map(([kind, words]) => h("li", {}, h("b", { class: `bar-key ${kind}` }), term(words))), h("li", {}, h("b", { class: "tick" }), "decision"));

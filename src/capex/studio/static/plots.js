@@ -19,5 +19,5 @@ export async function lines(box, label, unit, names, data, { height = 280, point
   const value = (plot, v, j, i) => { const shown = i === null || i === undefined ? plot.data[j].findLast((w) => w !== null) : v; return shown === null || shown === undefined ? "" : String(Number(shown.toPrecision(3))); };
   const series = names.map((name, j) => ({ label: name, value, stroke: colour(LINES[j % LINES.length]), width: 1.6, dash: j < LINES.length ? undefined : [5, 3], points: { show: points }, ...(name === bold && { stroke: colour("--ink"), width: 2.4, dash: [6, 4], points: { show: false } }) }));
   const sides = side ? { ...axis, label: side, labelSize: 20, size: 44 } : axis;
-  return new window.uPlot({ width: box.clientWidth, height, scales: { x: { time: false } }, axes: [{ ...axis, label }, sides], series: [{ label: unit, value }, ...series], ...more }, data, box);
+  return new window.uPlot({ width: box.clientWidth, height, scales: { x: { time: false } }, axes: [label ? { ...axis, label } : axis, sides], series: [{ label: unit, value }, ...series], ...more }, data, box);
 }

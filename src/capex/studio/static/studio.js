@@ -18,6 +18,18 @@ const shell = {
   },
 };
 
+const nav = document.querySelector("nav");
+// On a narrow page the row of rooms scrolls: the present one in sight, edges that hide something faded.
+function centre() {
+  const here = nav.querySelector("[aria-current]");
+  if (here) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
+  fade();
+}
+function fade() {
+  nav.classList.toggle("before", nav.scrollLeft > 2);
+  nav.classList.toggle("after", nav.scrollLeft + nav.clientWidth < nav.scrollWidth - 2);
+}
+
 async function show() {
   const mine = ++turn;
   const [address] = location.hash.replace(/^#\/?/, "").split("?");
@@ -26,10 +38,10 @@ async function show() {
   for (const anchor of document.querySelectorAll("nav a")) {
     if (anchor.dataset.room === name) {
       anchor.setAttribute("aria-current", "page");
-      anchor.scrollIntoView({ block: "nearest", inline: "nearest" });
     }
     else anchor.removeAttribute("aria-current");
   }
+  centre();
   close?.();
   close = null;
   host.className = `room-${name}`;
@@ -52,11 +64,13 @@ async function begin() {
     const about = await ask("studio");
     for (const room of about.rooms) rooms.set(room.name, room.title);
     const links = about.rooms.map((room) => h("a", { href: path(room.name), data: { room: room.name } }, room.title));
-    document.querySelector("nav").replaceChildren(...links);
+    nav.replaceChildren(...links);
   } catch (error) {
     host.replaceChildren(problem(error));
     return;
   }
+  nav.addEventListener("scroll", fade);
+  addEventListener("resize", centre);
   addEventListener("hashchange", show);
   await show();
 }

@@ -20,7 +20,8 @@ const MEANING = {
   AUROC: "How well confidence tells reached from missed: 0.5 is chance, 1 is always.",
   Brier: "Mean squared distance of confidence and outcome. 0 is best.",
   "95 % interval": "Where the true success rate lies, in 95 of 100 cases (Wilson); the line is what was seen.",
-  "base drove": "The robot's mobile base moved; the arm held still.",
+  "wheels drove": "The robot's mobile base moved; the arm held still.",
+  "with help": "A person took this attempt over for a while. It counts as nobody's success or failure.",
 };
 
 // Model names of the package in words; others stay as they are.

@@ -64,6 +64,8 @@ class CameraProcess:
         self.about = ""
         self._fault = f"camera {name} has not been started"
         self._written: RecordedCount | None = None  # of a recording that a fault ended
+        # A watcher looks from a thread of its own, and may not take what another one waits for.
+        self._talking = threading.RLock()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -89,8 +91,9 @@ class CameraProcess:
         if not self._fault:
             return
         assert self._worker is not None
-        self._fault = ""
-        kind, content = self._receive(START_S, f"camera {self._name} gave no picture")
+        with self._talking:
+            self._fault = ""
+            kind, content = self._receive(START_S, f"camera {self._name} gave no picture")
         self._intrinsics, self.about = content if kind == "ready" else (None, "")
 
     def latest(self) -> Frame:
@@ -116,8 +119,10 @@ class CameraProcess:
         """End the recording; what was marked is on disk, also where the device was lost."""
         if self._written is not None:
             return replace(self._written, fault=self._fault)
-        self._send("finish")
-        _, written = self._receive(FINISH_S, f"camera {self._name} did not finish its recording")
+        with self._talking:
+            self._send("finish")
+            silent = f"camera {self._name} did not finish its recording"
+            _, written = self._receive(FINISH_S, silent)
         assert isinstance(written, RecordedCount)
         return written
 
@@ -135,8 +140,9 @@ class CameraProcess:
         """The pictures of a process that is there and said nothing bad."""
         if self._fault or self._worker is None or self._ring is None:
             raise RigFault(self._fault)
-        if self._worker.pipe.poll() or not self._worker.process.is_alive():
-            self._receive(0.0, f"camera {self._name} said nothing")
+        with self._talking:
+            if self._worker.pipe.poll() or not self._worker.process.is_alive():
+                self._receive(0.0, f"camera {self._name} said nothing")
         return self._ring
 
     def _fresh(self, picture: Any) -> Any:

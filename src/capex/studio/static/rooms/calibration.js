@@ -34,6 +34,14 @@ function binTable(predictors) {
   return h("details", {}, h("summary", {}, "The dots in numbers"), h("div", { class: "scroll" }, h("table", { class: "small" }, h("thead", {}, h("tr", {}, h("th", {}, ""), h("th", { class: "r" }, "Confidence"), h("th", { class: "r" }, "Waypoints"), h("th", { class: "r" }, "Reached"), h("th", { class: "r" }, term("95 % interval")))), h("tbody", {}, rows))));
 }
 
+// What the model states itself, beside what calibration made of it.
+function compared(stated, calibrated) {
+  const gain = stated.ece - calibrated.ece;
+  const off = `what the model states itself is off by ${Math.round(100 * stated.ece)} points`;
+  if (stated.auroc !== null && stated.auroc < 0.6) return `Calibrating matters: ${off}${stated.ece < 0.1 ? " only" : ""}, but does not tell waypoints that are reached from those that are not (AUROC ${stated.auroc.toFixed(2)}; 0.50 is a coin toss).`;
+  return Math.abs(gain) < 0.01 ? "Calibrating changed little." : `For comparison, ${off}${gain > 0 ? "" : ", less than that"}.`;
+}
+
 // What a person wants to know: may the confidences be believed?
 function verdict(predictors) {
   if (!predictors.length) return "Nothing can be said yet: no waypoint was executed with a confidence.";
@@ -44,7 +52,9 @@ function verdict(predictors) {
   const bias = Math.abs(off) < 0.03 ? "on average neither too sure nor too unsure" : off > 0 ? `too sure by ${Math.round(100 * off)} points on average` : `too unsure by ${Math.round(-100 * off)} points on average`;
   const words = [`${best.name === "calibrated" ? "Calibrated confidence" : "The model's stated confidence"} ${best.ece < 0.05 ? "can be believed" : best.ece < 0.1 ? "is roughly right" : "cannot be believed"} here: off by ${Math.round(100 * best.ece)} points in a typical bin, ${bias}.`];
   if (best.auroc !== null) words.push(best.auroc < 0.6 ? "It hardly tells waypoints that are reached from those that are not." : best.auroc < 0.75 ? "It tells somewhat which waypoints are reached." : "It tells well which waypoints are reached.");
-  if (of.calibrated && of.stated) { const gain = of.stated.ece - of.calibrated.ece; words.push(Math.abs(gain) < 0.01 ? "Calibrating changed little." : gain > 0 ? `As the model states it, it would be off by ${Math.round(100 * of.stated.ece)}.` : `As the model states it, it would be off by only ${Math.round(100 * of.stated.ece)}.`); }
+  const worst = best.bins.filter((b) => b.count >= 10 && (b.predicted > b.most || b.predicted < b.least)).sort((a, b) => Math.abs(b.predicted - b.reached) - Math.abs(a.predicted - a.reached))[0];
+  if (worst) words.push(`Not everywhere: where it says about ${confidence(worst.predicted)}, ${percent(worst.reached)} were reached (${count(worst.count, "waypoint")}), so there it is too ${worst.predicted > worst.reached ? "sure" : "unsure"}.`);
+  if (of.calibrated && of.stated) words.push(compared(of.stated, of.calibrated));
   if (best.n < 100) words.push(`Only ${count(best.n, "waypoint")}: a small sample, take it as a hint.`);
   return words.join(" ");
 }
@@ -87,7 +97,7 @@ function cloud(host, data, go) {
       c.beginPath();
       c.arc(px, py, r, 0, 7);
       const k = kind(i);
-      c.globalAlpha = k === "skipped" ? 0.6 : 0.85;
+      c.globalAlpha = 0.85;
       if (k === "deferred") { c.strokeStyle = colours[k]; c.lineWidth = 1.6; c.stroke(); } else { c.fillStyle = colours[k]; c.fill(); }
     }
     c.globalAlpha = 1;

@@ -8,14 +8,15 @@ function interval(line) {
   if (!line.judged) return h("span", { class: "muted" }, "–");
   const rate = line.successes / line.judged;
   const words = `${line.successes} of ${line.judged} solved, 95 % interval ${percent(line.interval[0])} to ${percent(line.interval[1])}`;
-  return s("svg", { class: "interval", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img", "aria-label": words },
+  return h("span", { class: "ranged" }, s("svg", { class: "interval", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img", "aria-label": words },
     s("title", {}, words),
     s("rect", { class: "all", x: 0, y: 3, width: 100, height: 4 }),
     s("rect", { class: "range", x: 100 * line.interval[0], y: 1, width: Math.max(0.5, 100 * (line.interval[1] - line.interval[0])), height: 8 }),
-    s("line", { x1: 100 * rate, x2: 100 * rate, y1: 0, y2: 10 }));
+    s("line", { x1: 100 * rate, x2: 100 * rate, y1: 0, y2: 10 })), h("small", { class: "muted", "aria-hidden": "true" }, range(line)));
 }
+const range = (line) => `${Math.round(100 * line.interval[0])} to ${percent(line.interval[1])}`;
 
-const rate = (line) => (line.judged ? [`${line.successes}`, h("small", {}, ` of ${line.judged}, ${percent(line.successes / line.judged)}`)] : "–");
+const rate = (line) => (line.judged ? [`${line.successes}`, h("small", {}, ` of ${line.judged}, ${percent(line.successes / line.judged)} (`, term("95 % interval"), ` ${range(line)})`)] : "–");
 const wanted = (line) => (line.until_successes ? `${line.until_successes} successes` : line.wanted === null ? "" : `${line.wanted}`);
 
 function progress(line) {
@@ -37,6 +38,7 @@ function facts(run) {
     fact("Spent", money(run.usd, run.stand_in), rest && h("small", {}, ` · ${rest}`)),
     run.running && fact("Time left", run.hours_left === null ? "not known yet" : span(3600 * run.hours_left)),
     all.invalid > 0 && fact("Invalid", String(all.invalid)),
+    all.driven > 0 && fact(term("with help"), String(all.driven), h("small", {}, " not counted")),
     all.unjudged > 0 && fact("To judge", String(all.unjudged)));
 }
 
@@ -83,7 +85,7 @@ function table(runs) {
       ? h("tr", { data: { run: run.name } }, h("td", {}, run.name), h("td", { colspan: 6, class: "wide" }, run.error))
       : h("tr", { data: { run: run.name } }, h("td", {}, h("a", { href: path("campaigns", run.name) }, run.name)), h("td", {}, modelName(run.model), " ", standIn(run.stand_in)),
         h("td", { class: "r" }, `${run.total.episodes.toLocaleString("en")}${run.total.wanted ? ` of ${run.total.wanted.toLocaleString("en")}` : ""}`), h("td", { class: "r" }, run.total.judged ? `${run.total.successes} (${percent(run.total.successes / run.total.judged)})` : "–"), h("td", {}, interval(run.total)), h("td", { class: "r" }, money(run.usd, run.stand_in)),
-        h("td", { class: "wide" }, [run.state, run.total.unjudged && `${run.total.unjudged} to judge`, run.total.invalid && `${run.total.invalid} invalid`].filter(Boolean).join("; "))))))));
+        h("td", { class: "wide" }, [run.state, run.total.unjudged && `${run.total.unjudged} to judge`, run.total.invalid && `${run.total.invalid} invalid`, run.total.driven && `${run.total.driven} with help, not counted`].filter(Boolean).join("; "))))))));
 }
 
 // What waits for a person, as links.
@@ -109,14 +111,22 @@ async function copy(button, text) {
 function stopped(run) {
   return h("article", { class: "card unfinished", data: { run: run.name } },
     h("div", { class: "row" }, h("span", { class: "dot" }), h("h2", {}, h("a", { href: path("campaigns", run.name) }, run.name)), h("span", { class: "muted" }, modelName(run.model)), standIn(run.stand_in), h("span", { class: "phase paused" }, "stopped before its end"),
-      h("span", { class: "muted" }, `${run.total.episodes.toLocaleString("en")}${wanted(run.total) ? ` of ${wanted(run.total)}` : ""} attempts, ${run.total.judged ? `${run.total.successes} of ${run.total.judged} solved` : "none judged"}`, " · ", money(run.usd, run.stand_in))),
+      h("span", { class: "muted" }, `${run.total.episodes.toLocaleString("en")}${wanted(run.total) ? ` of ${wanted(run.total)}` : ""} attempts, ${run.total.judged ? `${run.total.successes} of ${run.total.judged} solved` : "none judged"}${run.total.driven ? `, ${run.total.driven} with help, not counted` : ""}`, " · ", money(run.usd, run.stand_in))),
     continuing(run), invalid(run));
 }
 
 // The command that goes on with a run that was stopped.
 function continuing(run) {
   if (!run.unfinished) return null;
-  return run.command ? h("div", { class: "row command" }, h("code", {}, run.command), h("button", { type: "button", name: "copy", onclick: (event) => copy(event.target, run.command) }, "Copy")) : h("p", { class: "muted" }, run.model === "human" ? ["Left before it was over; ", h("a", { href: path("drive") }, "drive it again"), "."] : "The command that began it goes on with it.");
+  return run.command ? h("div", { class: "row command" }, h("code", {}, run.command), h("button", { type: "button", name: "copy", onclick: (event) => copy(event.target, run.command) }, "Copy")) : h("p", { class: "muted" }, run.model === "human" ? ["Left before it was over; ", h("a", { href: path("drive") }, "drive it again"), "."] : "Run the command again with which you began it: it goes on where it was stopped. Its settings are too many to tell here.");
+}
+
+// What all runs cost together: paid and simulated apart.
+function costs(runs) {
+  const known = runs.filter((r) => !r.error && r.usd !== null);
+  const sum = (rows) => rows.reduce((n, r) => n + r.usd, 0);
+  const [paid, pretended, without] = [known.filter((r) => !r.stand_in), known.filter((r) => r.stand_in), runs.filter((r) => !r.error && r.usd === null)];
+  return [`Paid: ${dollars(sum(paid))}${paid.length ? ` in ${count(paid.length, "run")}` : ""}.`, pretended.length && `${dollars(sum(pretended))} more are a simulated price of stand-ins, nothing paid.`, without.length && `${count(without.length, "run")} ${without.length === 1 ? "has" : "have"} no price.`].filter(Boolean).join(" ");
 }
 
 function overview(host, shell) {
@@ -125,7 +135,7 @@ function overview(host, shell) {
   return listen("campaigns/events", {}, {
     now(all) {
       const running = all.runs.filter((run) => run.running).length;
-      host.querySelector(".total").textContent = `${count(all.runs.length, "run")}, ${running} running`;
+      host.querySelector(".total").textContent = `${count(all.runs.length, "run")}, ${running} running. ${costs(all.runs)}`;
       const open = new Set([...list.querySelectorAll("details[open]")].map((d) => d.closest("article").dataset.run));
       const line = needs(all.runs);
       if (need.textContent !== line.textContent) need.replaceChildren(line);
@@ -141,8 +151,8 @@ function overview(host, shell) {
 function attempts(run, chain) {
   const a = chain.attempts;
   return h("div", { class: "tiles" }, a.index.map((index, k) => {
-    const words = `start ${a.start[k]}: ${outcomeOf(a.success[k])}, ${a.steps[k]} steps, ${a.requests[k]} requests${a.usd[k] === null ? "" : `, ${dollars(a.usd[k])}`}; ended: ${a.end[k]}`;
-    return h("a", { class: outcomeOf(a.success[k]).replace(" ", "-"), href: path("episode", run, chain.chain, index), title: words, "aria-label": words });
+    const words = `start ${a.start[k]}: ${outcomeOf(a.success[k])}${a.driven[k] ? " with a person's help, not counted" : ""}, ${a.steps[k]} steps, ${a.requests[k]} requests${a.usd[k] === null ? "" : `, ${dollars(a.usd[k])}`}; ended: ${a.end[k]}`;
+    return h("a", { class: a.driven[k] ? "helped" : outcomeOf(a.success[k]).replace(" ", "-"), href: path("episode", run, chain.chain, index), title: words, "aria-label": words });
   }));
 }
 
@@ -162,18 +172,26 @@ async function one(host, name, shell) {
   return () => { closed = true; clearTimeout(timer); };
 }
 
+// Tasks of the plan that do not show below, since nothing of them was collected.
+function notBegun(run) {
+  const names = (run.not_begun ?? []).map((chain) => { const { task, arm } = chainWords(chain); return `${task} (${arm})`; });
+  return names.length ? h("p", { class: "muted" }, `Not begun yet: ${names.join(", ")}.`) : "";
+}
+const tileKey = () => h("ul", { class: "legend" }, [["solved", "solved"], ["not-solved", "not solved"], ["not-judged", "not judged"], ["helped", "with help"]].map(([kind, words]) => h("li", {}, h("span", { class: "tiles" }, h("a", { class: kind })), words)), h("li", {}, "a square is an attempt; it opens one"));
+
 function page(run, name) {
   const parts = [];
   parts.push(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("span", {}, name)),
     h("div", { class: `row ${run.running ? "running" : ""}` }, h("span", { class: "dot" }), h("h1", {}, name), h("span", { class: "muted" }, modelName(run.model)), standIn(run.stand_in), h("span", { class: "muted" }, run.state),
       h("a", { class: "button push", href: path("calibration", name) }, "Calibration")),
-    facts(run), h("p", { class: "muted" }, run.path), continuing(run) || "", ...run.sentences.map((t) => h("p", { class: "notice" }, t)), invalid(run) || "");
+    facts(run), notBegun(run), h("p", { class: "muted" }, run.path), continuing(run) || "", ...run.sentences.map((t) => h("p", { class: "notice" }, t)), invalid(run) || "");
   for (const chain of run.chains) {
     parts.push(h("article", { class: "card" },
       h("div", { class: "row" }, h("h2", {}, chain.task || chain.chain), h("span", { class: "muted" }, `${chain.world} · ${chain.arm}`),
-        chain.now.map((m) => now(name, chain.chain, m)), h("span", { class: "push muted" }, `${chain.successes} of ${chain.judged} solved`), interval(chain)),
+        chain.now.map((m) => now(name, chain.chain, m)), h("span", { class: "push muted" }, `${chain.successes} of ${chain.judged} solved${chain.driven ? `, ${chain.driven} with help, not counted` : ""}`), interval(chain)),
       attempts(name, chain)));
   }
+  parts.push(tileKey());
   return parts;
 }
 

@@ -11,8 +11,8 @@ async function overview(host) {
   const { datasets } = await ask("dataset");
   host.append(h("h1", {}, "Datasets"));
   if (!datasets.length) return void host.append(h("p", { class: "hint" }, "No LeRobot folder lies below the studio's folders. Give one: capex studio runs datasets"));
-  host.append(h("div", { class: "scroll" }, h("table", { class: "runs" }, h("thead", {}, h("tr", {}, ["Dataset", "Format", "Robot", "Episodes", "Frames", "Frames a second"].map((t, k) => h("th", { scope: "col", class: k > 2 ? "r" : null }, t)))),
-    h("tbody", {}, datasets.map((d) => h("tr", {}, h("td", {}, h("a", { href: path("dataset", d.name) }, d.name)), d.error ? h("td", { colspan: 5, class: "wide" }, d.error) : [h("td", {}, d.codebase_version ?? "–"), h("td", {}, d.robot_type ?? "–"), ...[d.total_episodes, d.total_frames, d.fps].map((n) => h("td", { class: "r" }, n?.toLocaleString("en") ?? "–"))]))))));
+  host.append(h("div", { class: "scroll" }, h("table", { class: "runs" }, h("thead", {}, h("tr", {}, ["Dataset", "Format", "Robot", "Episodes", "Frames", "Frames a second"].map((t, k) => h("th", { scope: "col", class: ["", "more", "", "r", "r", "r more"][k] }, t)))),
+    h("tbody", {}, datasets.map((d) => h("tr", {}, h("td", {}, h("a", { href: path("dataset", d.name) }, d.name)), d.error ? h("td", { colspan: 5, class: "wide" }, d.error) : [h("td", { class: "more" }, d.codebase_version ?? "–"), h("td", {}, d.robot_type ?? "–"), ...[d.total_episodes, d.total_frames, d.fps].map((n, k) => h("td", { class: k === 2 ? "r more" : "r" }, n?.toLocaleString("en") ?? "–"))]))))));
 }
 
 const crumbs = (name, episode) => h("p", { class: "crumbs" }, h("a", { href: path("dataset") }, "Datasets"), h("span", {}, "/"), episode === undefined ? h("span", {}, name) : [h("a", { href: path("dataset", name) }, name), h("span", {}, "/"), h("span", {}, `episode ${episode}`)]);
@@ -31,6 +31,9 @@ function maker(from) {
   return [model ? modelName(String(model)) : "–", " ", standIn(stand_in)];
 }
 
+// WORLD:TASK, which may be broken before a capital letter.
+const taskName = (from) => [from.world, from.task].filter(Boolean).join(":").split(/(?=[A-Z:])/).flatMap((part, k) => (k ? [h("wbr", {}), part] : [part]));
+
 // Episodes, a line each; of ours also who made them and whether that was repeated.
 function episodes(name, about, cameras) {
   const known = (key) => about.episodes.some((e) => e.from[key] !== undefined && e.from[key] !== null);
@@ -38,10 +41,10 @@ function episodes(name, about, cameras) {
   const columns = [
     camera && ["", (e) => h("a", { href: path("dataset", name, e.index), tabindex: -1, "aria-hidden": "true" }, h("img", { class: "thumb", loading: "lazy", alt: "", src: `api/dataset/frame?${query({ name, episode: e.index, camera, tick: Math.floor(e.length / 2), width: 192 })}` }))],
     ["Episode", (e) => h("a", { href: path("dataset", name, e.index) }, `episode ${e.index}`)],
-    ["Task", (e) => [e.from.task && h("b", {}, [e.from.world, e.from.task].filter(Boolean).join(":")), h("div", { class: "muted" }, e.tasks.map((t) => `“${t}”`).join("; "))], "wide"],
-    known("model") && ["Made by", (e) => maker(e.from), "wide"], known("arm") && ["Method", (e) => String(e.from.arm ?? "")], known("start") && ["Start", (e) => String(e.from.start ?? ""), "r"],
-    known("success") && ["Solved", (e) => yes(e.from.success)], known("certified") && [term("certified"), (e) => yes(e.from.certified)],
-    ["Frames", (e) => String(e.length), "r"], ["Seconds", (e) => (e.length / about.fps).toFixed(1), "r"],
+    ["Task", (e) => [e.from.task && h("b", {}, taskName(e.from)), h("div", { class: "muted" }, e.tasks.map((t) => `“${t}”`).join("; "))], "wide"],
+    known("model") && ["Made by", (e) => maker(e.from), "wide"], known("arm") && ["Method", (e) => String(e.from.arm ?? ""), "more"], known("start") && ["Start", (e) => String(e.from.start ?? ""), "r more"],
+    known("success") && ["Solved", (e) => yes(e.from.success)], known("certified") && [term("certified"), (e) => yes(e.from.certified), "more"],
+    ["Frames", (e) => String(e.length), "r more"], ["Seconds", (e) => (e.length / about.fps).toFixed(1), "r more"],
   ].filter(Boolean);
   return h("div", { class: "scroll" }, h("table", { class: "episodes" }, h("thead", {}, h("tr", {}, columns.map(([words, , kind]) => h("th", { scope: "col", class: kind ?? null }, words)))),
     h("tbody", {}, about.episodes.map((e) => h("tr", {}, columns.map(([, cell, kind]) => h("td", { class: kind ?? null }, cell(e))))))));
@@ -72,6 +75,26 @@ async function whole(host, name) {
   }
 }
 
+// Of an episode of ours: what, by whom, and whether it was solved.
+function madeBy(from) {
+  if (from.task === undefined) return "";
+  const solved = yes(from.success);
+  return h("p", { class: "story" }, h("b", {}, taskName(from)), from.start !== undefined && from.start !== null && `, start ${from.start}`, ". Made by ", maker(from), from.arm && from.arm !== "human" && ` (method ${from.arm})`, solved === "–" ? ". Nobody says whether it was solved." : solved === "yes" ? ". Solved" : ". Not solved", solved === "yes" && (yes(from.certified) === "yes" ? [" and ", term("certified"), "."] : "."), solved === "no" && ".");
+}
+
+const HEIGHT = (n) => (n > 1 ? 150 : 230);
+const AT_ONCE = 8; // lines of a plot, each in a colour of its own
+// Lines that fit into one plot: a base's numbers apart from an arm's, at most eight together.
+function grouped(parts) {
+  const base = parts.map((part, k) => [part, k]).filter(([part]) => /^base/.test(part)), rest = parts.map((part, k) => [part, k]).filter(([part]) => !/^base/.test(part));
+  const groups = [];
+  for (const rows of [rest, base]) {
+    const each = Math.ceil(rows.length / Math.ceil(rows.length / AT_ONCE));
+    for (let k = 0; k < rows.length; k += each) groups.push(rows.slice(k, k + each));
+  }
+  return groups;
+}
+
 async function one(host, name, index, shell) {
   const episode = await ask("dataset/episode", { name, episode: index });
   const about = await ask("dataset/about", { name });
@@ -80,7 +103,7 @@ async function one(host, name, index, shell) {
   const words = h("dl", { class: "words-now" });
   const see = h("div", { class: "see" }), know = h("div", { class: "know" });
   const plots = [];
-  host.append(crumbs(name, index), h("div", { class: "row" }, h("h1", {}, `Episode ${index}`), h("span", { class: "muted" }, episode.tasks.map((t) => `“${t}”`).join(" ")), h("span", { class: "push row" }, index > 0 && goto(index - 1, "before"), index < last && goto(index + 1, "after"))), h("div", { class: "watch" }, see, know));
+  host.append(crumbs(name, index), h("div", { class: "row" }, h("h1", {}, `Episode ${index}`), h("span", { class: "muted" }, episode.tasks.map((t) => `“${t}”`).join(" ")), h("span", { class: "push row" }, index > 0 && goto(index - 1, "before"), index < last && goto(index + 1, "after"))), madeBy(about.episodes[index]?.from ?? {}), h("div", { class: "watch" }, see, know));
   const moved = (tick) => {
     words.replaceChildren(...STYLES.flatMap((style) => { const now = episode.words.find((w) => w.style === style && w.from_frame <= tick && tick < w.to_frame); return now ? [h("dt", {}, style), h("dd", {}, now.text)] : []; }));
     for (const plot of plots) plot.setCursor({ left: plot.valToPos(tick, "x"), top: 0 }, false);
@@ -95,7 +118,12 @@ async function one(host, name, index, shell) {
   const choose = async (feature, box) => {
     const { names: parts, values } = episode.numbers[feature];
     const ticks = values[0].map((_, k) => k * episode.every);
-    plots.push(await lines(box, "frame", "frame", parts, [ticks, ...values], { height: 230 }));
+    const groups = grouped(parts);
+    for (const rows of groups) {
+      const part = h("div", {});
+      box.append(part);
+      plots.push(await lines(part, groups.length > 1 ? "" : "frame", "frame", rows.map(([words]) => words), [ticks, ...rows.map(([, k]) => values[k])], { height: HEIGHT(groups.length) }));
+    }
   };
   for (const feature of [...names].filter((n) => FIRST.includes(n)).reverse()) {
     const box = h("div", { class: "plot", data: { feature } });
@@ -110,7 +138,7 @@ async function one(host, name, index, shell) {
   }
   moved(0);
   shell.title("Dataset", name, `episode ${index}`);
-  const resize = () => { for (const plot of plots) plot.setSize({ width: plot.root.parentElement?.clientWidth || 300, height: 230 }); };
+  const resize = () => { for (const plot of plots) plot.setSize({ width: plot.root.parentElement?.clientWidth || 300, height: plot.height - (plot.root.querySelector(".u-title")?.offsetHeight ?? 0) }); };
   addEventListener("resize", resize);
   return () => { film?.close(); removeEventListener("resize", resize); for (const plot of plots) plot.destroy(); };
 }

@@ -9,7 +9,7 @@ const KEYS = {
   q: ["turn", 2, 1, "turn left"], e: ["turn", 2, -1, "turn right"], i: ["turn", 1, 1, "nose down"], k: ["turn", 1, -1, "nose up"], j: ["turn", 0, -1, "roll left"], l: ["turn", 0, 1, "roll right"],
   ArrowUp: ["base", 0, 1, "base forward"], ArrowDown: ["base", 0, -1, "base back"], ArrowLeft: ["base", 2, 1, "base turns left"], ArrowRight: ["base", 2, -1, "base turns right"], ".": ["wait", 0, 0, "wait"],
 };
-const GROUPS = [["Hand", "wsadrf"], ["Turn the hand", "qeikjl"], ["Base", ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]]];
+const GROUPS = [["Move the hand", "wsadrf"], ["Turn the hand", "qeikjl"], ["Base", ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]]];
 const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→" };
 const GRIP_TICKS = 10; // a gripper needs about half a second
 
@@ -149,8 +149,8 @@ function axes(camera, tip) {
 
 // Whether the task is done, as far as anybody can tell.
 function doneness(state, takeover) {
-  if (takeover) return state.success ? { kind: "reached", words: ["Done."] } : { kind: "open", words: ["You drive, the model waits. ", h("kbd", {}, "Enter"), " hands back to it."] };
-  if (state.success === null) return { kind: "waiting", words: ["A person judges this task: press ", h("kbd", {}, "Enter"), " when you think that it is done."] };
+  if (takeover) return state.success ? { kind: "reached", words: ["Done."] } : { kind: "open", words: ["You drive, the model waits. Hand back when it can go on."] };
+  if (state.success === null) return { kind: "waiting", words: ["A person judges this task: say when you think that it is done."] };
   return state.success ? { kind: "reached", words: ["Done: kept as a success."] } : { kind: "open", words: ["Not done yet; it ends by itself when it is."] };
 }
 
@@ -202,7 +202,7 @@ function cockpit(host, trip, shell, back) {
     const arm = state.arms[wheel.arm];
     large.parentElement.querySelector("svg")?.remove();
     if (state.projection) large.after(axes(state.projection, arm.tip_cm.map((v) => v / 100)));
-    facts.replaceChildren(fact("Tip, cm (forward, left, up)", arm.tip_cm.map((v) => v.toFixed(1)).join(", ")), fact("Opening", `${arm.opening_cm.toFixed(1)} cm`), fact("Holds", arm.held.join(", ") || "nothing"), fact("Touches", [...new Set([...arm.touching, ...state.touching])].join(", ") || "nothing"), fact("Step", `${state.tick} of ${state.horizon}`));
+    facts.replaceChildren(fact("Tip, cm (forward, left, up)", arm.tip_cm.map((v) => v.toFixed(1)).join(", ")), fact("Opening", `${arm.opening_cm.toFixed(1)} cm`), fact("Holds", arm.held.join(", ") || "nothing"), fact("Touches", [...new Set([...arm.touching, ...state.touching])].join(", ") || "nothing"), trip.takeover ? fact("You drove", `${state.tick} ${state.tick === 1 ? "step" : "steps"}`) : fact("Step", `${state.tick} of ${state.horizon}`));
     Object.assign(host.dataset, { tick: state.tick, tip: JSON.stringify(arm.tip_cm) });
     warning.textContent = [...state.guard, state.stopped && `stopped by the guard: ${state.stopped}`, arm.limits.length && `joint limit: ${arm.limits.join(", ")}`].filter(Boolean).join("; ");
   }
@@ -265,7 +265,7 @@ function takeOver(host, [run, chain, start], shell) {
     close = cockpit(host, { takeover: true, run, chain, task, start: Number(start), by: by.value.trim(), device: device() }, shell, () => { location.hash = path("live", run, chain, start); });
   };
   host.append(h("p", { class: "crumbs" }, h("a", { href: path("live", run, chain, start) }, "Live"), h("span", {}, "/"), h("span", {}, "take over")), h("h1", {}, `Take over ${task}, start ${start}`),
-    h("p", { class: "muted" }, "Before its next decision the model waits, and you drive. Enter hands back to it. The record says who drove which steps; the attempt then counts as nobody's success or failure. If this page vanishes, the attempt stands still."),
+    h("p", { class: "muted" }, "Before its next decision the model waits, and you drive. Enter hands back to it. The record says who drove which steps; the attempt then counts as nobody's success or failure. If this page vanishes, the attempt stands still: a simulated one for a minute, then the model goes on; a robot until somebody takes it over again."),
     h("form", { class: "form", onsubmit: begin }, h("label", {}, "Who drives", by), h("button", { name: "begin", class: "primary" }, "Take over")));
   return () => close?.();
 }
@@ -280,17 +280,19 @@ export async function open(host, parts, shell) {
     close = null;
     const field = (name, value, extra = {}) => h("input", { name, value, required: true, ...extra });
     const by = field("by", sessionStorage.getItem("capex-judge") ?? "", { maxlength: 80, autocomplete: "name" });
-    const task = field("task", parts[0] ?? about.tasks[0], { list: "tasks", size: 32 });
+    const tasks = [...new Set([...(parts[0] ? [parts[0]] : []), ...about.tasks])];
+    const other = h("input", { name: "other", hidden: true, placeholder: "WORLD:TASK", "aria-label": "another task, by name" });
+    const task = h("select", { name: "task", onchange: () => { other.hidden = Boolean(task.value); other.required = !task.value; } }, tasks.map((name) => h("option", {}, name)), h("option", { value: "" }, "another one, by its name .."));
     const start = field("start", parts[1] ?? "0", { type: "number", min: 0 });
     const run = field("run", parts[2] ?? "human", { maxlength: 60, pattern: "[A-Za-z0-9][A-Za-z0-9_.\\-]*" });
     const begin = (event) => {
       event.preventDefault();
       sessionStorage.setItem("capex-judge", by.value.trim());
       document.activeElement?.blur();
-      close = cockpit(host, { task: task.value.trim(), start: Number(start.value), run: run.value.trim(), by: by.value.trim(), device: device() }, shell, form);
+      close = cockpit(host, { task: task.value || other.value.trim(), start: Number(start.value), run: run.value.trim(), by: by.value.trim(), device: device() }, shell, form);
     };
     host.replaceChildren(...[h("h1", {}, "Drive a robot yourself"), h("p", { class: "muted" }, "What you do is recorded as the demonstrator “human”, in the same form as a model's attempts. Simulated worlds move only while you hold a key."),
-      about.taken && h("p", { class: "notice" }, "Somebody drives now; one person drives at a time."), h("form", { class: "form", onsubmit: begin }, h("label", {}, "Task", task), h("label", {}, "Start", start), h("label", {}, "Into the run", run), h("label", {}, "Who drives", by), h("datalist", { id: "tasks" }, about.tasks.map((t) => h("option", { value: t }))), h("button", { name: "begin" }, "Begin"))].filter(Boolean));
+      about.taken && h("p", { class: "notice" }, "Somebody drives now; one person drives at a time."), h("form", { class: "form", onsubmit: begin }, h("label", {}, "Task", task, other), h("label", {}, "Start", start), h("label", {}, "Into the run", run), h("label", {}, "Who drives", by), h("button", { name: "begin", class: "primary" }, "Begin"))].filter(Boolean));
   };
   form();
   return () => close?.();

@@ -1,7 +1,7 @@
 // One episode: a player over its frames, its decisions on a timeline, and every word of them; beside another one of the same start.
 import { ask, count, h, outcome, outcomeOf, path, problem, query, s, span, typing } from "../dom.js";
 import { Frames } from "../frames.js";
-import { fate, fates, legend, overlay, planTable } from "../plan.js";
+import { became, fate, fates, legend, overlay, plainly, planTable } from "../plan.js";
 import { modelName, money, standIn, term } from "../words.js";
 
 const WIDTH = 480;
@@ -37,9 +37,25 @@ function progress(turn, tick) {
 
 function planAt(turn, tick, tips) {
   const now = progress(turn, tick);
-  const outcomes = Object.fromEntries(turn.outcomes.map((o, k) => [k, o]).filter(([k, o]) => k < now && fate(o.status) !== "deferred"));
+  // What was stopped is marked from the beginning: who looks back knows it.
+  const outcomes = Object.fromEntries(turn.outcomes.map((o, k) => [k, o]).filter(([k, o]) => (k < now && fate(o.status) !== "deferred") || fate(o.status) === "stopped"));
   return { waypoints: turn.waypoints, count: turn.count, outcomes, current: now < turn.count ? now : null, tips };
 }
+
+const shortOf = (episode) => episode.turns.filter((turn) => turn.outcomes.some((o) => fate(o.status) === "stopped"));
+const listed = (words) => (words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`);
+const drivenBy = (t) => `${t.by} drove ${t.steps === 1 ? `step ${t.step + 1}` : `steps ${t.step + 1} to ${t.step + t.steps}`}`;
+
+// How an attempt went, in a sentence or two.
+function story(episode) {
+  const short = shortOf(episode).map((turn) => turn.decision);
+  const how = episode.success ? `Solved at step ${episode.steps}, after ${count(episode.turns.length, "decision")}.` : `${episode.success === null ? "Not judged" : "Not solved"}: ${episode.end === "horizon" ? `it ran out of its ${episode.horizon} steps` : `it ended with “${episode.end || "nothing"}” at step ${episode.steps} of ${episode.horizon}`}, after ${count(episode.turns.length, "decision")}.`;
+  const kept = short.length ? `${short.length === 1 ? "Decision" : "Decisions"} ${short.length > 8 ? `${short.slice(0, 8).join(", ")} and ${short.length - 8} more` : listed(short)} stopped short of ${short.length === 1 ? "its" : "their"} plan.` : "No plan was stopped short.";
+  const helped = episode.takeovers.length ? `${listed(episode.takeovers.map(drivenBy))}, so it counts as nobody's success or failure.` : "";
+  return [how, episode.turns.length && kept, helped].filter(Boolean).join(" ");
+}
+
+const result = (episode) => [outcome(episode.success), episode.takeovers.length > 0 && [" ", term("with help"), ": not counted"]];
 
 class Side {
   constructor(of, episode, box) {
@@ -47,7 +63,7 @@ class Side {
     this.canvas = h("canvas", { role: "img", "aria-label": `${episode.task}, start ${episode.start}` });
     this.view = h("div", { class: "view stage" }, this.canvas);
     this.note = h("p", { class: "muted note" }, "Setting the stage ..");
-    this.title = h("div", { class: "row side-title" }, h("b", {}, episode.arm), h("span", { class: "muted" }, modelName(episode.model), ` · ${of.run}`), standIn(episode.stand_in), h("span", { class: "push" }, outcome(episode.success)));
+    this.title = h("div", { class: "row side-title" }, h("b", {}, episode.arm), h("span", { class: "muted" }, modelName(episode.model), ` · ${of.run}`), standIn(episode.stand_in), h("span", { class: "push" }, result(episode)));
     box.append(h("div", { class: "side" }, this.title, this.view, this.note));
   }
 
@@ -126,6 +142,14 @@ function timeline(side, seek) {
     svg.append(s("line", { class: "decision", x1: x, x2: x, y1: 2, y2: 32 }, s("title", {}, `decision ${turn.decision}`)));
   }
   for (const t of episode.takeovers) svg.append(s("rect", { class: "person", x: (1000 * t.step) / steps, y: 4, width: Math.max(1.2, (1000 * t.steps) / steps), height: 26 }, s("title", {}, `${t.by} drove ${t.steps} steps`)));
+  const numbers = h("div", { class: "numbers", "aria-hidden": "true" });
+  let last = -99;
+  for (const turn of episode.turns) {
+    const x = (100 * turn.step) / steps;
+    if (x - last < (innerWidth < 700 ? 6 : 2.6)) continue;
+    last = x;
+    numbers.append(h("span", { class: shortOf(episode).includes(turn) ? "stopped" : "", style: { left: `${x}%` } }, String(turn.decision)));
+  }
   const head = s("line", { class: "head", x1: 0, x2: 0, y1: 0, y2: 34 });
   svg.append(head);
   const parts = (tick) => svg.insertBefore(s("line", { class: "parting", x1: (1000 * tick) / steps, x2: (1000 * tick) / steps, y1: 0, y2: 34 }, s("title", {}, `from here on they differ, step ${tick}`)), head);
@@ -135,7 +159,8 @@ function timeline(side, seek) {
     seek(at(event));
   });
   svg.addEventListener("pointermove", (event) => { if (event.buttons) seek(at(event)); });
-  return { svg, parts, move(tick) { const x = (1000 * Math.min(tick, steps)) / steps; head.setAttribute("x1", x); head.setAttribute("x2", x); svg.setAttribute("aria-valuenow", tick); } };
+  const box = h("div", { class: "lined" }, numbers, svg);
+  return { svg, box, parts, move(tick) { const x = (1000 * Math.min(tick, steps)) / steps; head.setAttribute("x1", x); head.setAttribute("x2", x); svg.setAttribute("aria-valuenow", tick); } };
 }
 
 function facts(episode) {
@@ -146,7 +171,7 @@ function facts(episode) {
 
 // What was done to an attempt that comparisons may want to leave out.
 function marks(episode) {
-  const steered = [episode.words.length > 0 && "the operator spoke to the model", episode.takeovers.length > 0 && `a person drove ${count(episode.takeovers.reduce((n, t) => n + t.steps, 0), "step")}`].filter(Boolean);
+  const steered = [episode.words.length > 0 && "the operator spoke to the model", episode.takeovers.length > 0 && listed(episode.takeovers.map(drivenBy))].filter(Boolean);
   return steered.length > 0 && h("span", { class: "phase paused" }, steered.join("; "), ": not the model's alone");
 }
 
@@ -165,6 +190,32 @@ async function exchanges(of, decision) {
     h("details", {}, h("summary", {}, "Body as received"), h("pre", {}, a.body))));
 }
 
+// What became of a plan; the table has it waypoint by waypoint.
+const sentenceOf = (plan) => { const words = became(plan); return words.charAt(0).toUpperCase() + words.slice(1); };
+
+// The decision of the other attempt at the same moment, in short.
+function otherPage(episode, turn, choose) {
+  if (!turn) return [h("h2", {}, episode.arm), h("p", { class: "muted" }, "It decides nothing.")];
+  const plan = { waypoints: turn.waypoints, count: turn.count, outcomes: Object.fromEntries(turn.outcomes.map((o, k) => [k, o])), current: null };
+  return [h("h2", {}, `${episode.arm}: decision ${turn.decision} of ${episode.turns.length}`), h("p", { class: "muted" }, `at step ${turn.step}`), turn.waypoints.length > 0 && h("p", { class: "became" }, sentenceOf(plan)), turn.reasoning && h("blockquote", {}, turn.reasoning), turn.waypoints.length > 0 && planTable(plan, episode.tau, choose)].filter(Boolean);
+}
+
+// Numbers of two attempts beside each other.
+function bothFacts(pair) {
+  const rows = [["Outcome", (e) => result(e)], ["Ended", (e) => e.end || "–"], ["Steps", (e) => `${e.steps} of ${e.horizon}`], ["Decisions", (e) => String(e.turns.length)], ["Stopped short", (e) => String(shortOf(e).length)], ["Requests", (e) => String(e.requests)], ["Cost", (e) => money(e.cost_usd, e.stand_in)]];
+  return h("table", { class: "small both" }, h("thead", {}, h("tr", {}, h("th", {}), pair.map((e) => h("th", { scope: "col" }, e.arm)))), h("tbody", {}, rows.map(([words, value]) => h("tr", {}, h("th", { scope: "row" }, words), pair.map((e) => h("td", {}, value(e)))))));
+}
+
+// Where the outcomes part: what the one that failed last stopped at, or was doing when the other was done.
+function parted(pair) {
+  const [won, lost] = [pair.find((e) => e.success === true), pair.find((e) => e.success === false)];
+  if (!won || !lost) return null;
+  const last = shortOf(lost).at(-1);
+  const halted = last?.outcomes.findIndex((o) => fate(o.status) === "stopped");
+  const why = last ? ` Its decision ${last.decision} was the last to stop short: waypoint ${halted + 1} ${plainly(last.outcomes[halted].report)}, step ${last.step}.` : " None of its plans was stopped short: it did other things.";
+  return { words: `${won.arm} was done at step ${won.steps}; ${lost.arm} went on to step ${lost.steps} (${lost.end === "horizon" ? "out of steps" : lost.end}).${why}`, step: last?.step ?? won.steps };
+}
+
 function decisionPage(of, episode, turn, choose) {
   const points = turn.located.map((p) => h("p", { class: "muted" }, `${p.camera} (${Math.round(p.u)}, ${Math.round(p.v)}): `, p.position_m ? `[${p.position_m.map((v) => Math.round(100 * v)).join(",")}] cm` : p.text));
   const located = points.length ? [h("details", {}, h("summary", {}, `${count(points.length, "point")} located in pictures`), points)] : [];
@@ -179,9 +230,11 @@ function decisionPage(of, episode, turn, choose) {
     }
   });
   const plan = { waypoints: turn.waypoints, count: turn.count, outcomes: Object.fromEntries(turn.outcomes.map((o, k) => [k, o])), current: null };
-  return [h("div", { class: "row" }, h("h2", {}, `Decision ${turn.decision}`), h("span", { class: "muted" }, `at step ${turn.step}, `, turn.waypoints.length ? [`${turn.count} of ${turn.waypoints.length} `, term("committed")] : "no plan"),
+  const size = turn.waypoints.length;
+  return [h("div", { class: "row" }, h("h2", {}, `Decision ${turn.decision}`), h("span", { class: "muted" }, `at step ${turn.step}: `, size ? [`a plan of ${count(size, "waypoint")}, ${turn.count === size ? "all" : turn.count} `, term("committed")] : "no plan"),
     h("button", { type: "button", class: "push", name: "share", onclick: (event) => copy(event.target, location.href) }, "Copy link")),
-  episode.takeovers.filter((t) => t.decision === turn.decision).map((t) => h("p", { class: "notice" }, `Before this decision ${t.by} drove ${count(t.steps, "step")}, from step ${t.step} on.`)),
+  size > 0 && h("p", { class: "became" }, sentenceOf(plan)),
+  episode.takeovers.filter((t) => t.decision === turn.decision).map((t) => h("p", { class: "notice" }, `Before this decision ${drivenBy(t)}, with ${t.device === "pointer" ? "buttons" : `a ${t.device ?? "keyboard"}`}; the model was told so.`)),
   episode.words.filter((w) => w.decision === turn.decision).map((w) => h("p", { class: "notice" }, `${w.by} said to the model: “${w.words}”`)),
   turn.reasoning && h("blockquote", {}, turn.reasoning), turn.spent && h("p", { class: "notice" }, turn.spent), located, turn.mended.map((m) => h("p", { class: "muted" }, term("mended"), `: ${m}`)),
   turn.waypoints.length ? planTable(plan, episode.tau, choose) : null, talk,
@@ -200,7 +253,7 @@ async function show(host, first, second, shell) {
   shell.title(`${episode.task}, start ${episode.start}`);
   const box = h("div", { class: `sides ${other ? "two" : ""}` });
   const sides = [new Side(first.of, episode, box), ...(other ? [new Side(second.of, other, box)] : [])];
-  const page = h("div", { class: "know" });
+  const page = h("div", { class: "know" }), page2 = h("div", { class: "know other" });
   const clock = h("output", { class: "clock" });
   const playButton = h("button", { type: "button", name: "play", onclick: () => play(!playing) });
   const speedChoice = h("select", { "aria-label": "speed", onchange: (event) => { speed = Number(event.target.value); } }, SPEEDS.map((v) => h("option", { value: v, selected: v === 1 }, `${v}x`)));
@@ -209,13 +262,14 @@ async function show(host, first, second, shell) {
   const lines = sides.map((side) => timeline(side, (tick) => { play(false); seek(tick); }));
   const compare = h("select", { "aria-label": "compare with another attempt", onchange: (event) => { if (event.target.value) location.hash = event.target.value; } }, h("option", { value: "" }, "Compare with another attempt"));
   const apart = h("p", { class: "apart muted", role: "status" });
-  let tick = 0, playing = false, speed = 1, shown = null, timer = null, closed = false;
+  let tick = 0, playing = false, speed = 1, shown = null, shown2 = null, timer = null, closed = false;
 
   host.append(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, chain)),
-    h("div", { class: "row" }, h("h1", {}, `${episode.task}, start ${episode.start}`), !other && outcome(episode.success), h("span", { class: "muted" }, `“${episode.instruction}”`), marks(episode)),
-    h("div", { class: `watch ${other ? "wide" : ""}` }, h("div", { class: "see" }, box, h("div", { class: "player row" }, playButton, clock, cameraChoice, speedChoice, other && sync, compare), lines.map((line) => line.svg), apart, fates(), legend(),
+    h("div", { class: "row" }, h("h1", {}, `${episode.task}, start ${episode.start}`), !other && result(episode), h("span", { class: "muted" }, `“${episode.instruction}”`), marks(episode)),
+    h("p", { class: "story" }, other ? [episode, other].map((e) => h("span", {}, h("b", {}, e.arm), ": ", story(e), " ")) : story(episode)),
+    h("div", { class: `watch ${other ? "wide" : ""}` }, h("div", { class: "see" }, box, h("div", { class: "player row" }, playButton, clock, cameraChoice, speedChoice, other && sync, compare), lines.map((line, k) => [other && h("p", { class: "muted line-name" }, h("b", {}, sides[k].episode.arm), ` ${outcomeOf(sides[k].episode.success)}`), line.box]), apart, fates(), legend(),
       h("p", { class: "muted keys" }, h("kbd", {}, "space"), " play ", h("kbd", {}, "←"), h("kbd", {}, "→"), " step, with ", h("kbd", {}, "shift"), " ten ", h("kbd", {}, "["), h("kbd", {}, "]"), " decision ", h("kbd", {}, "c"), " camera")),
-    h("div", {}, facts(episode), page)));
+    h("div", {}, other ? bothFacts([episode, other]) : facts(episode), other && h("h2", { class: "of" }, episode.arm), page, other && page2)));
 
   const tickOf = (side) => (sync.value === "time" ? Math.round((tick / sides[0].hz) * side.hz) : tick);
   const last = () => Math.max(...sides.map((side) => side.last));
@@ -236,6 +290,11 @@ async function show(host, first, second, shell) {
       page.replaceChildren(...decisionPage(first.of, episode, turn, choose).flat().filter(Boolean));
       const at = path("episode", run, chain, `${episode.index}@${turn.decision}`, ...(second ? [second.of.run, second.of.chain, second.of.episode] : []));
       if (!playing) history.replaceState(null, "", at);
+    }
+    const theirs = other && turnAt(other, tickOf(sides[1]));
+    if (other && (theirs !== shown2 || !page2.firstChild)) {
+      shown2 = theirs;
+      page2.replaceChildren(...otherPage(other, theirs, null));
     }
     const now = shown && progress(shown, tick);
     for (const row of page.querySelectorAll(".waypoints tr")) row.classList.toggle("current", row.dataset.k === String(now) && now < shown.count);
@@ -283,7 +342,8 @@ async function show(host, first, second, shell) {
   addEventListener("keydown", keys);
   for (const side of sides) side.choose = choose;
   play(false);
-  const wanted = first.decision && episode.turns.find((turn) => turn.decision === first.decision);
+  // Without a decision in the address what failed is looked at where it first stopped short.
+  const wanted = first.decision ? episode.turns.find((turn) => turn.decision === first.decision) : !other && episode.success === false && shortOf(episode)[0];
   seek(wanted ? wanted.step : 0);
   const begin = async () => {
     for (const side of sides) await side.open();
@@ -296,7 +356,10 @@ async function show(host, first, second, shell) {
     ask("episode/apart", { ...first.of, run2: second.of.run, chain2: second.of.chain, episode2: second.of.episode }).then((d) => {
       if (d.step === null) return void (apart.textContent = "They never differ.");
       for (const line of lines) line.parts(d.step);
-      apart.replaceChildren(h("b", { class: "parting-key" }), `They first differ at ${d.decision ? `decision ${d.decision}, ` : ""}step ${d.step}. `, h("button", { type: "button", name: "apart", onclick: () => { play(false); seek(d.step); } }, "Go there"));
+      const go = (step) => h("button", { type: "button", onclick: () => { play(false); seek(step); } }, "Go there");
+      const first2 = [episode, other].map((e) => { const turn = turnAt(e, d.step); return `${e.arm}: ${turn?.waypoints.length ? plainly(turn.waypoints[Math.min(progress(turn, d.step), turn.waypoints.length - 1)].command) : "nothing"}`; });
+      const end = parted([episode, other]);
+      apart.replaceChildren(h("b", { class: "parting-key" }), `They first differ at ${d.decision ? `decision ${d.decision}, ` : ""}step ${d.step} (${first2.join("; ")}). `, go(d.step), ...(end ? [h("br", {}), h("br", {}), `Their outcomes: ${end.words} `, go(end.step)] : []));
     }).catch(() => {});
   }
   ask("episode/others", first.of).then(({ others }) => compare.append(...others.map((o) => h("option", { value: path("episode", run, chain, String(episode.index), o.run, o.chain, o.index) }, `${o.arm}, ${o.model}, ${outcomeOf(o.success)} (${o.run})`)))).catch(() => {});

@@ -74,7 +74,7 @@ class Desk {
     if (mine !== this.turn) return;
     const see = h("div", { class: "see" }, h("p", { class: "muted" }, "The film comes .."));
     this.panel = h("div", { class: "why" });
-    this.body.replaceChildren(h("div", { class: "watch" }, see, this.question(about)));
+    this.body.replaceChildren(h("div", { class: "watch judged" }, see, this.question(about)));
     this.body.dataset.key = this.key;
     this.about = about;
     this.show(mine, see);
@@ -95,13 +95,15 @@ class Desk {
   question(about) {
     const fact = (name, ...value) => h("div", {}, h("dt", {}, name), h("dd", {}, ...value));
     const key = (letter, words) => h("button", { type: "button", name: words, onclick: () => this.press(letter) }, h("kbd", {}, letter), ` ${words}`);
-    return h("div", { class: "know" }, h("p", { class: "instruction" }, `“${about.instruction}”`),
-      about.criterion && h("section", {}, h("h3", {}, "It is a success if"), h("p", {}, about.criterion)),
+    const brief = h("div", { class: "brief" }, h("p", { class: "instruction" }, `“${about.instruction}”`),
+      about.criterion && h("section", {}, h("h3", {}, "It is a success if"), h("p", {}, about.criterion)));
+    const rest = h("div", { class: "know" },
       about.rules.length > 0 && h("section", {}, h("h3", {}, "Rules"), h("ul", {}, about.rules.map((rule) => h("li", {}, rule)))),
       h("dl", { class: "facts" }, fact("Claim", about.claimed_done ? "it says that it is done" : "none"), fact("Ended", about.end), fact("Steps", String(about.steps)), fact("Start", String(about.start))),
       about.said && h("details", {}, h("summary", {}, "Its last words"), h("blockquote", {}, about.said)),
       h("div", { class: "row verdict" }, key("s", "success"), key("f", "failure"), key("i", "invalid"), key("u", "undo"), key("l", "later")), this.panel,
-      h("p", { class: "muted keys" }, "Invalid: the robot faulted or someone walked in; its start is run again. ", h("kbd", {}, "space"), " play ", h("kbd", {}, "←"), h("kbd", {}, "→"), " step ", h("kbd", {}, "c"), " camera"));
+      h("p", { class: "muted keys" }, "Judge the end: ", h("kbd", {}, "End"), " shows the last frame. Invalid: the robot faulted or someone walked in; its start is run again. ", h("kbd", {}, "space"), " play ", h("kbd", {}, "←"), h("kbd", {}, "→"), " step ", h("kbd", {}, "c"), " camera"));
+    return [brief, rest];
   }
 
   // Why not: a reason from the list, a rule that was broken, words; Enter gives none.

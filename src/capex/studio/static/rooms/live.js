@@ -38,7 +38,7 @@ function take(state, event) {
     replied: () => { state.replies.push(event); Object.assign(state, { tokens: event.tokens, usd: event.usd }); },
     committed: () => { state.plan = { waypoints: event.waypoints, count: event.count, tips: state.deciding?.tips, outcomes: {}, current: 0 }; },
     moving: () => { Object.assign(state, { now: event.tips, step: Math.max(event.step, state.step) }); if (state.plan && event.k >= 0) state.plan.current = event.k; },
-    paused: () => { state.paused = true; },
+    paused: () => { state.paused = event; },
     taken: () => { Object.assign(state, { driver: event.by, paused: false }); },
     returned: () => { state.driver = null; state.driven.push(event); },
     passed: () => {
@@ -76,13 +76,16 @@ class Screen {
   }
 
   async run() {
-    let after = "";
+    const ask = (after) => fetch(`api/live/frame?${query({ ...this.of(), camera: this.view.dataset.camera, after })}`).catch(() => null);
+    let after = "", next = ask(after);
     while (this.open && this.view.isConnected) {
-      const response = await fetch(`api/live/frame?${query({ ...this.of(), camera: this.view.dataset.camera, after })}`).catch(() => null);
+      const response = await next;
       if (!response?.ok) break;
+      after = response.headers.get("X-Taken") ?? after;
+      const blob = await response.blob();
+      next = ask(after); // it is waited for while this one is decoded
       if (response.status === 204) continue;
-      after = response.headers.get("X-Taken");
-      const bitmap = await createImageBitmap(await response.blob());
+      const bitmap = await createImageBitmap(blob);
       Object.assign(this.canvas, { width: bitmap.width, height: bitmap.height });
       this.canvas.getContext("2d").drawImage(bitmap, 0, 0);
       bitmap.close();
@@ -99,19 +102,40 @@ function watch(host, [run, chain, start], shell) {
   let large = null;
   const part = (name) => h("div", { class: name });
   const head = part("head"), pictures = part("pictures"), say = h("p", { class: "next", role: "status", "aria-live": "polite" }), table = part("table"), words = part("words"), memory = part("memory"), controls = part("controls");
-  host.append(head, say, h("div", { class: "watch" }, h("div", { class: "see" }, pictures, legend()), h("div", { class: "know" }, table, words, memory)), controls);
+  const standing = h("p", { class: "standing", role: "status" }), buttons = part("buttons");
+  let asked = {};
+  controls.append(standing, buttons);
+  host.append(head, say, h("div", { class: "watch" }, h("div", { class: "see" }, pictures), h("div", { class: "know" }, table, legend(), words, memory)), controls);
 
   const address = (sha) => `api/live/picture?${query({ run, chain: where.chain, start: where.start, sha })}`;
 
   function drawHead() {
     const f = state.facts ?? {};
     const d = state.deciding;
-    const doing = state.ended ? state.ended.end !== "success" && h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.driver ? h("span", { class: "phase paused" }, `${state.driver} drives`) : state.paused ? h("span", { class: "phase paused" }, "stands still") : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
+    drawStanding();
     const meters = [d && `decision ${d.decision}`, d && ["step ", h("span", { class: "at" }, String(state.step)), ` of ${f.horizon} `, h("small", {}, "(", term("horizon"), ")")], h("span", { class: "more" }, `${total(state.tokens).toLocaleString("en")} tokens · `, money(state.usd, f.stand_in))].filter(Boolean);
     head.replaceChildren(
       h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
-      h("div", { class: "row title" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), state.ended && outcome(state.ended.success), doing),
+      h("div", { class: "row title" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), state.ended && outcome(state.ended.success), pill()),
       h("div", { class: "row meta muted" }, h("span", {}, f.arm ?? ""), h("span", {}, modelName(f.model) ?? ""), standIn(f.stand_in), h("span", { class: "push meters" }, meters.map((m, k) => [k > 0 && h("span", { class: k === meters.length - 1 ? "more" : "" }, " · "), m]))));
+  }
+
+  const moving = () => state.plan && state.plan.current !== null;
+
+  function pill() {
+    const told = (kind, words) => h("span", { class: `phase ${kind}` }, words);
+    if (state.ended) return state.ended.end !== "success" && told("", `ended: ${state.ended.end}`);
+    if (state.driver) return told("paused", `${state.driver} drives`);
+    if (state.paused) return told("paused", "stands still");
+    return moving() ? told("simulating", "moving") : state.deciding && told("waiting", "the model thinks");
+  }
+
+  // Whether the robot moves, where it never scrolls away; a pause that was asked for comes at the end of a plan.
+  function drawStanding() {
+    const pausing = moving() ? `Pausing: the robot moves until this plan ends, waypoint ${state.plan.current + 1} of ${state.plan.count}.` : `Pausing: the plan that the model thinks about is still carried out, then the robot stands still.`;
+    const gone = state.paused && state.paused.gone;
+    const words = state.ended ? "" : gone && !state.driver ? `The page of ${gone} is gone: this attempt alone stands still, ${state.paused.until ? `until ${new Date(1000 * state.paused.until).toLocaleTimeString()}; then the model goes on, unless somebody takes over.` : "until somebody takes it over and hands it back."}` : !asked.pause ? "" : state.driver ? "Paused, but for whoever drives." : state.paused ? `Paused: the robot stands still since step ${state.step}.` : state.deciding ? pausing : "Paused: no attempt begins.";
+    standing.replaceChildren(...[pill(), words && h("b", {}, words), words && asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause`)].filter(Boolean));
   }
 
   function drawPictures() {
@@ -157,11 +181,11 @@ function watch(host, [run, chain, start], shell) {
       table.replaceChildren(planTable(state.plan, state.facts?.tau, choose, `Plan of decision ${state.deciding?.decision}`));
     } else {
       const last = state.past.at(-1);
-      say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1})` : ""}.${last ? ` Before: ${became(last.plan)}` : ""}` : "";
+      say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1} of its questions)` : ""}.${last ? ` Before: ${became(last.plan)}` : ""}` : "";
       if (!state.deciding) table.replaceChildren();
     }
     if (state.driver) say.textContent = `${state.driver} drives, the model waits.`;
-    if (state.paused) say.textContent = `Stands still before decision ${(state.deciding?.decision ?? 0) + 1}.`;
+    if (state.paused) say.textContent = `Stands still before decision ${(state.deciding?.decision ?? 0) + 1}.${state.plan ? ` Before: ${became(state.plan)}` : ""}`;
   }
 
   function drawWords() {
@@ -180,9 +204,9 @@ function watch(host, [run, chain, start], shell) {
 
   async function drawControls() {
     if (controls.contains(document.activeElement) && document.activeElement.matches("input")) return;
-    const asked = await ask("live/requests", { run, ...(where.start !== undefined && where)}).catch(() => ({}));
+    asked = await ask("live/requests", { run, ...(where.start !== undefined && where)}).catch(() => ({}));
     const wasOpen = controls.querySelector(".speaking")?.open;
-    const word = h("input", { name: "word", class: "word", placeholder: "a word to the model, for its next decision", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
+    const word = h("input", { name: "word", class: "word", placeholder: "a word to the model", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
     const name = h("input", { name: "by", placeholder: "your name", "aria-label": "your name", value: localStorage.getItem(NAME) ?? "", maxlength: 80, autocomplete: "off" });
     const go = (what) => async () => {
       localStorage.setItem(NAME, name.value);
@@ -195,19 +219,19 @@ function watch(host, [run, chain, start], shell) {
         controls.append(problem(error));
       }
     };
-    const speak = h("details", { class: "speaking", open: wasOpen ?? matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say something"), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say"))));
-    controls.replaceChildren(h("div", { class: "row" },
+    const speak = h("details", { class: "speaking", open: wasOpen ?? matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say", h("span", { class: "more" }, " something")), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say"))));
+    drawStanding();
+    buttons.replaceChildren(h("div", { class: "row" },
       asked.pause ? h("button", { type: "button", name: "resume", onclick: go("resume") }, "Go on ", h("kbd", {}, "p")) : h("button", { type: "button", name: "pause", onclick: go("pause") }, "Pause ", h("kbd", {}, "p")),
-      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this episode"), where.start !== undefined && h("a", { class: "button", name: "takeover", href: path("drive", "takeover", run, where.chain, where.start) }, "Take over"), speak,
+      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this", h("span", { class: "more" }, " episode")), where.start !== undefined && h("a", { class: "button", name: "takeover", href: path("drive", "takeover", run, where.chain, where.start) }, "Take over"), speak,
       state.driven.map((d) => h("span", { class: "muted" }, `${d.by} drove ${count(d.steps, "step")}`)),
-      asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause: attempts stand still at their next decision`),
       asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`),
       (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`))));
   }
 
   const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { const at = head.querySelector(".at"); if (at) at.textContent = state.step; for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, taken: () => { drawHead(); drawPlans(); }, returned: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
   const stop = listen("live/events", { run, chain, start }, {
-    attempt(found) { where = found; shell.title(`${chainWords(found.chain).task}, start ${found.start}`); drawHead(); },
+    attempt(found) { where = found; shell.title(`${chainWords(found.chain).task}, start ${found.start}`); drawHead(); drawControls(); },
     live(event) { take(state, event); redraw[event.event]?.(); },
     waiting({ whole }) {
       if (whole) location.replace(path("episode", run, chain, start));
