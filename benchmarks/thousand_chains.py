@@ -8,8 +8,11 @@ stand-in (`rehearsal`) with the paper's figures: a success takes 37 requests and
 is compressed so that every row sends as many requests a second as a thousand chains at the paper's
 pace, and only the number of chains differs. Each row is a process of its own.
 
-Overhead is processor time: what other work on the machine takes does not count. The wall times
-stand beside it, with what the machine gave. The runs lie in memory (/dev/shm) unless a folder is
+Overhead is processor time: what other work on the machine takes does not count. A request costs
+what its attempt's thread takes from one to the next, and its share of the driver's thread; an
+episode beside its requests costs the rest of that thread: its beginning, its record, its files.
+Both stay below 10 ms at the 95th percentile. The wall times stand beside it, with what the machine
+gave. The runs lie in memory (/dev/shm) unless a folder is
 given, so that a slow disk does not hide what the code does.
 """
 
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -67,6 +71,18 @@ def usage(process: int | None = None) -> dict[str, float]:
     }
 
 
+def note_ends(ends: list[tuple[int, int, float]]) -> None:
+    """Note of every attempt's thread its number, its chain and its processor seconds in the end."""
+    run = threading.Thread.run
+
+    def noted(self: threading.Thread) -> None:
+        run(self)
+        if found := re.match(r"capex \S*Walk(\d+)", self.name):
+            ends.append((threading.get_native_id(), int(found[1]), time.thread_time()))
+
+    threading.Thread.run = noted  # type: ignore[method-assign]
+
+
 def tasks(chains: int) -> str:
     return "rehearsal.tiny:" + ",".join(f"Walk{k:03d}" for k in range(chains))
 
@@ -80,12 +96,14 @@ def child(out: Path, times: Path, chains: int, seconds: float, engine: dict[str,
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     ended: list[float] = []
-    began: list[tuple[float, float]] = []
+    began: list[tuple[float, float, float]] = []
+    threads: list[tuple[int, int, float]] = []
+    note_ends(threads)
     watcher = Watcher()
 
     def watch(event: object, board: object) -> None:
         if type(event).__name__ == "CampaignBegan":
-            began.append((time.monotonic(), time.process_time()))
+            began.append((time.monotonic(), time.process_time(), time.thread_time()))
         if type(event).__name__ == "EpisodeEnded":
             ended.append(time.monotonic())
 
@@ -104,9 +122,11 @@ def child(out: Path, times: Path, chains: int, seconds: float, engine: dict[str,
         "episodes": len(ended),
         "start_s": began[0][0] - asked,
         "seconds": ended[-1] - began[0][0],
-        "driver_cpu_s": time.process_time() - began[0][1],
+        "cpu_s": time.process_time() - began[0][1],  # of the process
+        "driver_cpu_s": time.thread_time() - began[0][2],  # of its first thread
+        "threads": threads,
         "memory_before_mb": before["memory_mb"],
-        **watcher.most,
+        "most": watcher.most,
     }
     print(json.dumps(numbers))
 
@@ -123,41 +143,65 @@ def campaign(
     env = os.environ | {"REHEARSAL_REQUESTS": str(requests), "OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True, text=True)
-    numbers: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return numbers | {"chains": chains} | reduce(list(read_times(times)), numbers)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found = reduce(list(read_times(times)), told)
+    del told["threads"]
+    return told.pop("most") | told | {"chains": chains} | found
 
 
-def reduce(rows: list[Asked], numbers: dict[str, float]) -> dict[str, float]:
+def reduce(rows: list[Asked], told: dict[str, Any]) -> dict[str, float]:
     """Overheads of requests, episodes and chains from when the model was asked."""
-    attempts: dict[tuple[str, int], list[Asked]] = defaultdict(list)
+    cpu, books, waits, beside = [], [], [], []
     chains: dict[int, list[float]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.asked):
-        attempts[row.process, row.thread].append(row)
-    cpu, books, waits = [], [], []
-    for asked in attempts.values():
+    ends: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for thread, chain, cpu_s in told["threads"]:
+        ends[thread, chain].append(cpu_s)
+    for asked in attempts(rows):
+        gaps = [other.thread_cpu_s - one.thread_cpu_s for one, other in pairwise(asked)]
+        cpu += gaps
         for one, other in pairwise(asked):
-            if other.thread_cpu_s < one.thread_cpu_s or other.chain != one.chain:
-                continue  # another attempt in a thread of the same number
-            cpu.append(other.thread_cpu_s - one.thread_cpu_s)
             books.append(other.sent - other.asked + other.done - other.ready)
             waits.append(other.sent - one.ready)
             chains[other.chain].append(other.sent - one.ready)
+        if gaps and (ended := ends[asked[0].thread, asked[0].chain]):
+            beside.append(ended.pop(0) - len(asked) * float(np.mean(gaps)))
     last = {row.process: row.process_cpu_s for row in rows}
     first = {row.process: row.process_cpu_s for row in reversed(rows)}
     workers = sum(last[name] - first[name] for name in last) if len(last) > 1 else 0.0
-    driver = numbers["driver_cpu_s"] - (0.0 if workers else sum(cpu))
+    if not beside:  # attempts ran in other processes
+        beside = [(workers - sum(cpu)) / told["episodes"]]
     each = [float(np.mean(own)) for own in chains.values()]
+    driver_s = told["driver_cpu_s"] / len(rows)
     found = {
         "requests": len(rows),
-        "rest_ms": 1e3 * max(0.0, driver) / numbers["episodes"],
+        "driver_ms": 1e3 * driver_s,
         "fairness": max(each) / float(np.median(each)),
-        "given": (numbers["driver_cpu_s"] + workers) / numbers["seconds"],
+        "given": (told["cpu_s"] + workers) / told["seconds"],
     }
-    for name, values in (("cpu", cpu), ("books", books), ("wall", waits)):
+    for name, values in (
+        ("cpu", np.array(cpu) + driver_s),
+        ("beside", beside),
+        ("books", books),
+        ("wall", waits),
+    ):
         found |= {
             f"{name}_p50_ms": 1e3 * float(np.median(values)),
             f"{name}_p95_ms": 1e3 * float(np.percentile(values, 95)),
         }
+    return found
+
+
+def attempts(rows: list[Asked]) -> list[list[Asked]]:
+    """The requests of each attempt. A thread's processor time begins at nothing."""
+    threads: dict[tuple[str, int, int], list[Asked]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.asked):
+        threads[row.process, row.thread, row.chain].append(row)
+    found = []
+    for asked in threads.values():
+        for row in asked:
+            if row is asked[0] or row.thread_cpu_s < found[-1][-1].thread_cpu_s:
+                found.append([])  # another attempt in a thread of the same number
+            found[-1].append(row)
     return found
 
 
@@ -167,7 +211,8 @@ COLUMNS = {
     "requests": "{requests:.0f}",
     "requests/s": "{rps:.1f}",
     "cpu a request, ms (p95)": "{cpu_p50_ms:.1f} ({cpu_p95_ms:.1f})",
-    "driver, begin and end of an episode, cpu ms": "{rest_ms:.0f}",
+    "of it the driver": "{driver_ms:.2f}",
+    "an episode beside them, cpu ms (p95)": "{beside_p50_ms:.1f} ({beside_p95_ms:.1f})",
     "wall a request, ms (p95)": "{wall_p50_ms:.0f} ({wall_p95_ms:.0f})",
     "cores given": "{given:.2f}",
     "slowest chain / median": "{fairness:.2f}",
@@ -193,17 +238,18 @@ def broken(rows: list[dict[str, float]]) -> list[str]:
     said = []
     base = next((row for row in rows if row["chains"] >= 10), rows[0])
     for row in rows:
-        if row["cpu_p95_ms"] >= CPU_MS:
-            said.append(
-                f"{row['chains']:.0f} chains: {row['cpu_p95_ms']:.1f} ms of a core a request at the"
-                f" 95th percentile; under {CPU_MS:g} ms were promised"
-            )
-        for name, what in (("cpu_p50_ms", "a request"), ("rest_ms", "an episode beside them")):
-            if row["chains"] > base["chains"] and row[name] > FLAT * base[name]:
+        for name, what in (("cpu", "a request"), ("beside", "an episode beside its requests")):
+            middle, most = row[f"{name}_p50_ms"], row[f"{name}_p95_ms"]
+            if most >= CPU_MS:
                 said.append(
-                    f"{row['chains']:.0f} chains: {row[name]:.1f} ms of a core {what},"
-                    f" {base[name]:.1f} ms with {base['chains']:.0f}; at most {FLAT:g} times that"
-                    " was promised"
+                    f"{row['chains']:.0f} chains: {most:.1f} ms of a core {what} at the 95th"
+                    f" percentile; under {CPU_MS:g} ms were promised"
+                )
+            flat = base[f"{name}_p50_ms"]
+            if row["chains"] > base["chains"] and middle > FLAT * flat:
+                said.append(
+                    f"{row['chains']:.0f} chains: {middle:.1f} ms of a core {what}, {flat:.1f} ms"
+                    f" with {base['chains']:.0f}; at most {FLAT:g} times that was promised"
                 )
     return said
 

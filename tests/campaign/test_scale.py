@@ -47,11 +47,11 @@ def test_many_chains_all_advance_within_a_small_limit_of_open_files(shm):
 def test_a_promise_that_is_broken_is_said():
     import thousand_chains
 
-    row = {"cpu_p95_ms": 9.0, "cpu_p50_ms": 5.0, "rest_ms": 20.0}
-    rows = [row | {"chains": 10.0}, row | {"chains": 1000.0, "rest_ms": 40.0}]
+    row = {"cpu_p95_ms": 9.0, "cpu_p50_ms": 5.0, "beside_p95_ms": 8.0, "beside_p50_ms": 4.0}
+    rows = [row | {"chains": 10.0}, row | {"chains": 1000.0, "beside_p50_ms": 7.0}]
     assert thousand_chains.broken(rows[:1]) == []
     (sentence,) = thousand_chains.broken(rows)
-    assert sentence.startswith("1000 chains: 40.0 ms of a core an episode")
+    assert sentence.startswith("1000 chains: 7.0 ms of a core an episode")
 
 
 def test_a_system_that_allows_too_few_open_files_gets_a_sentence():
