@@ -184,7 +184,9 @@ def run_attempt(
     ledger = Ledger(
         work.price, work.budgets(demonstrator.name, job.method), spend, labels, work.rate
     )
-    progress = _Progress(ledger, tell)
+    model = demonstrator.model
+    waits = model is not None and not with_defaults(model).computes_here
+    progress = _Progress(ledger, tell, waits)
     lease = Lease(core or Core(), progress.phase)
     ledger.check = lease.check
     paid = chain.unfinished(slot.start)
@@ -341,8 +343,8 @@ class _Guarded:
 class _Progress:
     """Tells how far an episode has come, a few times a decision."""
 
-    def __init__(self, ledger: Ledger, tell: Callable[[Moved], None] | None):
-        self._ledger, self._tell = ledger, tell
+    def __init__(self, ledger: Ledger, tell: Callable[[Moved], None] | None, waits: bool):
+        self._ledger, self._tell, self._waits = ledger, tell, waits
         self._phase = "queueing"
         self._decision = self._steps = self.requests = 0
         # that the model took for the answers so far: what a continuing attempt need not wait for
@@ -367,6 +369,6 @@ class _Progress:
             self._steps += sum(outcome.steps for outcome in event.outcomes)
         elif isinstance(event, Ended):
             self._tell = None
-        # A model that computes here changes no phase by which this would be told.
-        if isinstance(event, Deciding | Executed):
+        # Who waits for a model tells of it as it begins and ends to wait.
+        if not self._waits and isinstance(event, Deciding | Executed):
             self.phase(self._phase)

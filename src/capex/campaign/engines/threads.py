@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import pickle
 import queue
 import threading
@@ -34,6 +35,7 @@ class Threads:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._answering: Asked | None = None
+        self._froze = False
         self._making, self._judging = threading.Lock(), threading.Lock()
 
     def submit(self, ticket: int, job: AttemptJob) -> None:
@@ -65,6 +67,8 @@ class Threads:
     def close(self) -> None:
         """Free the environments."""
         self._envs.close()
+        if self._froze:
+            gc.unfreeze()
 
     def _run(self, ticket: int, job: AttemptJob) -> None:
         try:
@@ -106,6 +110,11 @@ class Threads:
         with self._making:
             if self._answering is None:
                 self._answering = answering(self._setup.model, self._setup.chat)
+                # All that was imported stays: without this the collector looks through it again
+                # and again, while every attempt stands still.
+                self._froze = gc.get_freeze_count() == 0
+                if self._froze:
+                    gc.freeze()
             return self._answering
 
 
