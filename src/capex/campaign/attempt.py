@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -254,7 +254,9 @@ def run_attempt(
                 placed["verdicts_seen"] = {s: v and v["verdict"] for s, v in seen.items()}
             if begun is not None:
                 placed |= begun.note(writer.folder, episode.record)
-            record = from_json(scrub(episode.record.as_json() | placed))
+            extra = {**episode.record.extra, **placed}
+            written = scrub(replace(episode.record, extra=extra).as_json())
+            record = from_json(written)
             timing: dict[str, Any] = {
                 "episode_s": _seconds(episode, lease.model_s),
                 "reset_s": episode.reset_s,
@@ -264,7 +266,7 @@ def run_attempt(
             }
             if seen is not None:  # beside the record, in which no wall time stands
                 timing["verdicts_seen_at"] = {s: v["at"] for s, v in seen.items() if v}
-            path = ending.committed(writer.commit(record.as_json(), timing, episode.steps))
+            path = ending.committed(writer.commit(written, timing, episode.steps))
             asking.over()
             return summarize(LoadedEpisode(chain.path.name, path, record, timing))
         except RigFault as fault:
