@@ -29,7 +29,8 @@ class Threads:
 
     def __init__(self, setup: Setup, slots: int = EPISODES_PER_CORE, spend: Spending | None = None):
         self.slots = slots
-        self._setup, self._spend = setup, spend if spend is not None else Spend(setup.spend)
+        self._setup = setup
+        self._spend = spend if spend is not None else Spend(setup.spend, setup.known)
         self._core = Core()
         self._envs = Environments(slots)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
