@@ -1,11 +1,14 @@
 """A campaign on a Ray cluster of five nodes whose nodes, driver and connections do not last.
 
-    python benchmarks/cluster_campaign.py [BLOWS [SEED]]      default 12 and 0; needs the extra ray
+    python benchmarks/cluster_campaign.py [BLOWS [SEED]] [--starts N] [--nodes N] [--minutes M]
+
+By default 12 blows, seed 0, 12 starts of each of four chains, and five nodes; needs the extra ray.
 
 The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.5, which
 Linux has without being told). A few seconds after each sign of work a blow falls: a node is killed
 with SIGKILL and another one added, the driver is killed and started on another node, or the
-connections of a node to the head, which pass a proxy, are cut, stalled or half-closed. In the end
+connections of a node to the head, which pass a proxy, are cut, stalled or half-closed: of any six
+blows each kind falls at least once. After so many minutes no more blows fall. In the end
 the records must equal those of an undisturbed run in one process, byte for byte but for times,
 nothing may have cost more than the budget, and only what was in flight may have been paid for
 twice. Prints the table; exit status 1 where that was not so. SIGTERM ends the blows, and the
@@ -14,6 +17,7 @@ campaign comes to its end.
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import random
@@ -28,12 +32,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-# A busy machine answers late, which is no reason to give a node up.
-os.environ |= {
-    "RAY_gcs_server_request_timeout_seconds": "300",
-    "RAY_gcs_rpc_server_connect_timeout_s": "120",
-    "RAY_health_check_timeout_ms": "60000",
-}
+from thousand_chains import PATIENT
+
+os.environ |= PATIENT  # which Ray reads as it is imported
 import ray
 from ray.cluster_utils import Cluster
 from rich.console import Console
@@ -48,22 +49,29 @@ from rehearsal.proxy import ProxyProcess
 from lab.campaigns import contents, price_file
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-TASKS, BUDGET_USD = "lab.world:low,high", Decimal(40)
+TASKS, EPISODE_USD = "lab.world:low,high", Decimal(40) / 48
+BLOWS = ("node", "node", "driver", "cut", "stall", "half-close")
 SMALL = {"num_cpus": 1, "object_store_memory": 80_000_000}
 SLOTS = 8
 PATIENCE = 5  # times that a node may fail to start
-HANGS_S = 1500.0  # that the whole may take
+CHAINS = 4
+HANGS_S = 1200.0  # that the campaign may take after the last blow
 
 
-def child(out: str, prices: str, address: str, place: str) -> None:
+def child(out: str, prices: str, starts: str, address: str, place: str) -> None:
     """The driver's process, on the node with the address `place`; without one, on no cluster."""
-    options: dict[str, Any] = {"arm": "capex,base", "starts": "0:12", "decisions": 6}
-    options |= {"image_size": 32, "prices": prices, "campaign_usd": float(BUDGET_USD)}
+    options: dict[str, Any] = {"arm": "capex,base", "starts": f"0:{starts}", "decisions": 6}
+    options |= {"image_size": 32, "prices": prices, "campaign_usd": float(budget_usd(int(starts)))}
     options |= {"model": "lab.model:delay=0.2", "max_output_tokens": 256, "slots": SLOTS}
     if place:
         ray.init(address, _node_ip_address=place, log_to_driver=False, logging_level="error")
         options["ray"] = address
     capex.collect(TASKS, out=out, **options)
+
+
+def budget_usd(starts: int) -> Decimal:
+    """What the campaign may cost."""
+    return CHAINS * starts * EPISODE_USD
 
 
 def patiently(start: Callable[[], Any]) -> Any:
@@ -80,15 +88,16 @@ def patiently(start: Callable[[], Any]) -> Any:
 class Bench:
     """The cluster, and what befalls it."""
 
-    def __init__(self, folder: Path, seed: int):
+    def __init__(self, folder: Path, seed: int, starts: int, nodes: int):
         self._rng, self._run, self._prices = random.Random(seed), folder / "run", price_file(folder)
+        self._starts, self._deck = starts, list[str]()
         self.blows: Counter[str] = Counter()
         head = {**SMALL, "include_dashboard": False}
         self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self._head = self._cluster.address.rpartition(":")[0]
         self._proxies: dict[str, ProxyProcess] = {}
         self._nodes: dict[str, Any] = {}
-        for number in range(2, 6):
+        for number in range(2, nodes + 1):
             self._add(f"127.0.0.{number}")
 
     def _add(self, place: str) -> None:
@@ -100,7 +109,7 @@ class Bench:
 
     def drive(self, place: str) -> subprocess.Popen[bytes]:
         """Start the driver on a node."""
-        words = [str(self._run), str(self._prices), self._cluster.address, place]
+        words = [str(self._run), str(self._prices), str(self._starts), self._cluster.address, place]
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         return subprocess.Popen(
             [sys.executable, __file__, "child", *words],
@@ -108,9 +117,10 @@ class Bench:
             stdout=subprocess.DEVNULL,
         )
 
-    def campaign(self, blows: int, stopped: list[int]) -> None:
+    def campaign(self, blows: int, seconds: float, stopped: list[int]) -> None:
         """From the driver's start to the campaign's end, with so many blows between."""
-        until, place = time.monotonic() + HANGS_S, self._head
+        over, place = time.monotonic() + seconds, self._head
+        until = over + HANGS_S
         driver, before, strikes = self.drive(place), 0, math.inf
         while driver.poll() != 0:
             now = time.monotonic()
@@ -122,11 +132,14 @@ class Bench:
                 driver = self.drive(place)
             if strikes == math.inf and (size := self._books()) != before:  # it works again
                 before, strikes = size, now + self._rng.uniform(0.0, 5.0)
-            if now > strikes and sum(self.blows.values()) < blows and not stopped:
+            if now > strikes and self._left(blows, over) and not stopped:
                 driver, place = self._strike(driver, place)
                 print(dict(self.blows), file=sys.stderr, flush=True)
                 before, strikes = self._books(), math.inf
             time.sleep(0.1)
+
+    def _left(self, blows: int, over: float) -> bool:
+        return sum(self.blows.values()) < blows and time.monotonic() < over
 
     def _books(self) -> int:
         books = self._run / "spend.jsonl"
@@ -136,7 +149,9 @@ class Bench:
         self, driver: subprocess.Popen[bytes], place: str
     ) -> tuple[subprocess.Popen[bytes], str]:
         others = [p for p in self._nodes if p != place]
-        blow = self._rng.choice(("node", "node", "driver", "cut", "stall", "half-close"))
+        if not self._deck:
+            self._deck = self._rng.sample(BLOWS, len(BLOWS))
+        blow = self._deck.pop()
         if blow == "node":
             gone = self._rng.choice(others)
             self._cluster.remove_node(self._nodes.pop(gone), allow_graceful=False)
@@ -164,24 +179,30 @@ class Bench:
 
 def main() -> None:
     """One campaign with blows, and one without for comparison."""
-    blows = int(sys.argv[1]) if len(sys.argv) > 1 else 12
-    seed, began = int(sys.argv[2]) if len(sys.argv) > 2 else 0, time.monotonic()
-    stopped: list[int] = []
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("blows", nargs="?", type=int, default=12)
+    parser.add_argument("seed", nargs="?", type=int, default=0)
+    parser.add_argument("--starts", type=int, default=12)
+    parser.add_argument("--nodes", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    given, began, stopped = parser.parse_args(), time.monotonic(), list[int]()
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shm) as name:
         folder = Path(name)
-        bench = Bench(folder, seed)
+        bench = Bench(folder, given.seed, given.starts, given.nodes)
         try:
-            bench.campaign(blows, stopped)
+            bench.campaign(given.blows, 60 * given.minutes, stopped)
         finally:
             bench.close()
-        child(str(folder / "calm"), str(folder / "prices.toml"), "", "")
-        broken = show(folder, bench, time.monotonic() - began)
+        child(str(folder / "calm"), str(folder / "prices.toml"), str(given.starts), "", "")
+        limit = budget_usd(given.starts)
+        broken = show(folder, bench, limit, f"A cluster of {given.nodes} nodes")
+        print(f"{time.monotonic() - began:.0f} s")
     sys.exit(1 if broken else 0)
 
 
-def show(folder: Path, bench: Bench, seconds: float) -> list[str]:
+def show(folder: Path, bench: Bench, limit: Decimal, title: str) -> list[str]:
     """The table, and the promises that were broken."""
     run, calm = folder / "run", folder / "calm"
     loaded, account = capex.load_run(run), Spend(run / "spend.jsonl").account()
@@ -192,11 +213,11 @@ def show(folder: Path, bench: Bench, seconds: float) -> list[str]:
         "the records equal an undisturbed campaign's": contents(run) == contents(calm),
         "nothing is damaged or half-written": not loaded.damaged
         and not list(run.rglob(".writing-*")),
-        "the budget holds": account.total_usd <= BUDGET_USD and not account.overruns,
+        "the budget holds": account.total_usd <= limit and not account.overruns,
         "each request is counted once": recorded == quiet.attempts,
         "paid twice: at most what was in flight": 0 <= twice <= kills * SLOTS,
     }
-    table = Table(title="A cluster of five nodes", title_justify="left", show_header=False)
+    table = Table(title=title, title_justify="left", show_header=False)
     for name, count in sorted(bench.blows.items()):
         table.add_row(name, str(count))
     table.add_row("episodes", str(len(loaded.episodes)))
@@ -205,14 +226,12 @@ def show(folder: Path, bench: Bench, seconds: float) -> list[str]:
     table.add_row("dollars settled, held", f"{account.settled_usd:.4f}, {account.held_usd:.4f}")
     for name, holds in promises.items():
         table.add_row(name, "yes" if holds else "NO", style="" if holds else "bold red")
-    console = Console(width=110)
-    console.print(table)
-    console.print(f"{seconds:.0f} s")
+    Console(width=110).print(table)
     return [name for name, holds in promises.items() if not holds]
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
-        child(*sys.argv[2:6])
+        child(*sys.argv[2:7])
     else:
         main()

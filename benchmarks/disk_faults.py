@@ -8,7 +8,7 @@ library (rehearsal/faulty_disk.c) lets a random call fail, half-written where it
 mounting is allowed, some campaigns get a real disk that is too small. It must end with a sentence,
 or not have needed what failed. Nothing may be half-written, and the same command, on a sound disk,
 must end with the records of an undisturbed campaign and no request paid for twice but those in
-flight. Prints the table; exit status 1 where that was not so.
+flight. Prints the table; exit status 1 where that was not so. SIGTERM ends it early with its table.
 """
 
 from __future__ import annotations
@@ -264,7 +264,8 @@ def main() -> None:
     """So many faults, the kinds in turn."""
     faults = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    began = time.monotonic()
+    began, stopped = time.monotonic(), []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shm) as folder:
         bench = Bench(Path(folder), seed)
@@ -275,6 +276,8 @@ def main() -> None:
         told = {kind: Told() for kind in sorted(kinds, key=[*FAULTS, SMALL_DISK].index)}
         console = Console(stderr=True)
         for number in track(range(faults), "campaigns", console=console):
+            if stopped:
+                break
             kind = kinds[number % len(kinds)]
             before = len(told[kind].broken)
             bench.meet(kind, told[kind])
@@ -292,7 +295,9 @@ def preload() -> None:
         build = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
         subprocess.run(build, check=True)
         env = {**os.environ, "LD_PRELOAD": str(library), LIBRARY: str(library)}
-        sys.exit(subprocess.run([sys.executable, *sys.argv], env=env, check=False).returncode)
+        behind = subprocess.Popen([sys.executable, *sys.argv], env=env)
+        signal.signal(signal.SIGTERM, lambda *_: behind.terminate())
+        sys.exit(behind.wait())
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ from rich.console import Console
 from rich.table import Table
 
 import capex
-from capex import report
 from capex.campaign.patience import Pauses
 from capex.campaign.status import read_status
 from capex.models import Usage, openai_responses
@@ -238,6 +237,8 @@ def _show(run: Path, provider: Provider, same: int, seconds: float) -> None:
     assert price is not None
     account = Spend(run / "spend.jsonl").account()
     loaded, told = capex.load_run(run), read_status(run).as_json()
+    from capex import report  # not where only its server is wanted
+
     report.write([run], run.parent / "report", strips=0)
     rows = list(csv.DictReader((run.parent / "report" / "tables" / "headline.csv").open()))
     wins = [int(row["successes"]) for row in rows]

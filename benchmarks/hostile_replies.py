@@ -1,6 +1,8 @@
 """Generated replies through every wire, as whole HTTP responses from a loopback server.
 
-    python benchmarks/hostile_replies.py [REPLIES [SEED]]      default 100,000 and 0
+    python benchmarks/hostile_replies.py [REPLIES [SEED]] [--processes N]
+
+By default 100,000 and 0; processes share the replies, each with a seed of its own.
 
 Mutations of real replies, junk by a grammar, bodies and tools of other protocols, control
 characters, absurd sizes, HTTP that lies (tests/junk.py). Each is asked for by an episode in a toy
@@ -13,11 +15,11 @@ table.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -31,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rehearsal.shares import Tick, share
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -63,6 +66,7 @@ WIRES: dict[str, Wire] = {
     "chat-text": "chat",
     "anthropic": "messages",
 }
+Replies = Iterator[tuple[str, bytes]]  # kind and what the server sends
 ENDS = ("carried out", "a sentence to the model", "a sentence to the user", "broken")
 HASTY = RetryPolicy(attempts=6, read_s=10.0, first_wait_s=0.0, longest_retry_after_s=0.0)
 EPISODES_OF_A_MEMORY = 5
@@ -114,11 +118,9 @@ def _take_in(connection: socket.socket) -> None:
 
 @dataclass
 class Storm:
-    """What came of the replies on one wire; an observer and a subscriber of its episodes."""
+    """What came of the replies on one wire."""
 
     wire: str
-    server: Server
-    replies: Iterator[tuple[str, bytes]]
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # kind and end -> times
     broken: list[str] = field(default_factory=list)
     sent: int = 0
@@ -126,13 +128,13 @@ class Storm:
     kind: str = ""
     _began: float = 0.0
 
-    def before(self, request: Any, number: int) -> None:
-        """Prepare the next reply."""
-        self.kind, self.server.reply = next(self.replies)
+    def before(self, kind: str) -> None:
+        """A reply of a kind is asked for."""
+        self.kind = kind
         self.sent += 1
         self._began = time.monotonic()
 
-    def after(self, request: Any, number: int, attempt: Any) -> None:
+    def after(self, attempt: Any) -> None:
         """How long it took to read, and what the user would be told."""
         self.slowest_s = max(self.slowest_s, time.monotonic() - self._began)
         if attempt.answer is None:
@@ -161,8 +163,7 @@ def storm(
     askers = []
     for wire, server in servers.items():
         made = _junk(WIRES[wire], random.Random(f"{wire} {seed}"))
-        told = Storm(wire, server, made)
-        askers.append(Asker(told, folder / wire, _model(wire, server.root)))
+        askers.append(Asker(Storm(wire), server, made, folder / wire))
     try:
         while (sent := sum(a.told.sent for a in askers)) < replies and tick(sent):
             for asker in askers:
@@ -173,7 +174,7 @@ def storm(
     return [asker.told for asker in askers]
 
 
-def _junk(wire: Wire, rng: random.Random) -> Iterator[tuple[str, bytes]]:
+def _junk(wire: Wire, rng: random.Random) -> Replies:
     while True:
         yield junk(wire, rng)
 
@@ -192,8 +193,9 @@ def _model(wire: str, root: str) -> Model:
 class Asker:
     """Runs episodes in a toy world, with all that a campaign puts around them."""
 
-    def __init__(self, told: Storm, folder: Path, model: Model):
-        self.told, self._folder, self._model = told, folder, model
+    def __init__(self, told: Storm, server: Server, replies: Replies, folder: Path):
+        self.told, self._server, self._replies, self._folder = told, server, replies, folder
+        self._model = _model(told.wire, server.root)
         self._env = LabEnv("lab.world", "high")
         self._method = replace(preset("capex"), decisions=12, notes=True, done=True, image_size=32)
         self._face = interface(self._env.spec, self._method)
@@ -207,7 +209,7 @@ class Asker:
         folder.mkdir(parents=True)
         log = ExchangeLog(folder, self._model, None)
         ledger = Ledger(self._price, (), Spend(self._folder / f"spend-{self._number // 50}.jsonl"))
-        hooks = Hooks(ledger=ledger, log=_Both(told, log), subscribers=(self._hear,))
+        hooks = Hooks(ledger=ledger, log=_Both(self, log), subscribers=(self._hear,))
         start = Start("high", self._number % 100, 0)
         try:
             episode = run_episode(self._env, start, self._model, self._method, self._memory, hooks)
@@ -224,6 +226,11 @@ class Asker:
         except Exception:
             told.end("broken", f"the log cannot be read back: {traceback.format_exc()}")
         shutil.rmtree(folder)
+
+    def prepare(self) -> None:
+        """Let the server have the next reply."""
+        kind, self._server.reply = next(self._replies)
+        self.told.before(kind)
 
     def _keep(self, folder: Path, record: Any, pictures: Any) -> None:
         """Write the record as a campaign does, read it back, and remember it."""
@@ -251,17 +258,17 @@ class Asker:
 
 @dataclass(frozen=True)
 class _Both:
-    """The storm sees an attempt before the log does."""
+    """The asker sees an attempt before the log does."""
 
-    storm: Storm
+    asker: Asker
     log: ExchangeLog
 
     def before(self, request: Any, number: int) -> None:
-        self.storm.before(request, number)
+        self.asker.prepare()
         self.log.before(request, number)
 
     def after(self, request: Any, number: int, attempt: Any) -> None:
-        self.storm.after(request, number, attempt)
+        self.asker.told.after(attempt)
         self.log.after(request, number, attempt)
 
     def again(self, request: Any, number: int, attempt: Any) -> None:
@@ -281,27 +288,35 @@ def show(storms: list[Storm], seconds: float, console: Console) -> None:
     sums = [sum(total[kind, end] for kind in KINDS) for end in ENDS]
     table.add_row("all", f"{sum(sums):,}", *(f"{n:,}" for n in sums), style="bold")
     console.print(table)
-    for s in storms:
-        console.print(f"{s.wire}: {s.sent:,} replies, the slowest read in {s.slowest_s:.1f} s")
+    for wire in WIRES:
+        own = [s for s in storms if s.wire == wire]
+        slowest_s = max(s.slowest_s for s in own)
+        console.print(f"{wire}: {sum(s.sent for s in own):,} replies, slowest {slowest_s:.1f} s")
     console.print(f"{seconds:.0f} s")
 
 
-def main() -> None:
-    """All wires in turn."""
-    replies = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    began, stopped = time.monotonic(), []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+def blow(replies: int, seed: int, tick: Tick) -> list[Storm]:
+    """All wires in turn, in a folder of its own."""
     shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
-    bar = Progress(console=Console(stderr=True))
-    with tempfile.TemporaryDirectory(dir=shm) as folder, bar:
-        task = bar.add_task("replies", total=replies)
+    with tempfile.TemporaryDirectory(dir=shm) as folder:
+        return storm(replies, Path(folder), seed, tick=tick)
 
-        def tick(sent: int) -> bool:
-            bar.update(task, completed=sent)
-            return not stopped
 
-        storms = storm(replies, Path(folder), seed, tick=tick)
+def main() -> None:
+    """Send the replies, and show what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("replies", nargs="?", type=int, default=100_000)
+    parser.add_argument("seed", nargs="?", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    given, began = parser.parse_args(), time.monotonic()
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("replies", total=given.replies)
+
+        def tick(done: int) -> None:
+            bar.update(task, completed=done)
+
+        parts = share(blow, given.replies, given.seed, given.processes, tick)
+    storms = [told for part in parts for told in part]
     show(storms, time.monotonic() - began, Console(width=130))
     sys.exit(1 if any(s.broken for s in storms) else 0)
 

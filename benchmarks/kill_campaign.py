@@ -1,6 +1,8 @@
 """Kills campaigns with SIGKILL at random moments, driver and workers, and starts them again.
 
-    python benchmarks/kill_campaign.py [KILLS [WORLD [SEED]]]      default 20, kitchen and 1
+    python benchmarks/kill_campaign.py [KILLS [WORLD [SEED]]] [--processes N]
+
+By default 20, kitchen and 1; processes share the kills, each with campaigns and a seed of its own.
 
 A driver is killed while its attempts run in threads, or with two worker processes beside it,
 which are killed too, one at a time, while it goes on. WORLD is `kitchen` (two tasks, two arms, ten
@@ -9,12 +11,13 @@ follow each other until there were enough kills. After every kill what the run h
 and within its budget, which is tight and is raised when it is spent. In the end the records must
 equal those of an undisturbed run, byte for byte but for times; nothing may have been paid for twice
 but what was in flight at a kill, and that must stand in the books. Prints the table; exit status 1
-where that was not so. SIGTERM ends it early, after the present campaign. Nodes of a cluster are
+where that was not so. SIGTERM ends it early, after the present campaigns. Nodes of a cluster are
 killed in cluster_campaign.py.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import math
@@ -26,11 +29,13 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rehearsal.shares import Tick, share
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -106,6 +111,7 @@ class Tally:
     files: int = 0
     recorded: int = 0  # attempts at the model that stand in records
     booked: int = 0  # and in spend.jsonl
+    calm_usd: Decimal = Decimal(0)  # what an undisturbed run costs
     settled_usd: Decimal = Decimal(0)
     held_usd: Decimal = Decimal(0)
     raised: int = 0  # budgets that were spent and raised
@@ -226,29 +232,34 @@ class Killer:
         tally.files += len(found)
         tally.recorded += recorded
         tally.booked += account.attempts
+        tally.calm_usd += self._account.total_usd
         tally.settled_usd += account.settled_usd
         tally.held_usd += account.held_usd
 
-    def show(self, seconds: float) -> None:
-        """The table."""
-        t, quiet = self.tally, self._account
-        rows = {
-            "kills": ", ".join(f"{n} of a {who}" for who, n in sorted(t.kills.items())),
-            "campaigns": f"{t.whole}, {t.episodes} episodes, {t.files} files, all equal",
-            "attempts at the model": f"{t.recorded} in records, {t.booked} in spend.jsonl",
-            "paid twice, in flight at a kill": str(t.booked - t.recorded),
-            "dollars, undisturbed": f"{quiet.total_usd * t.whole:.4f}",
-            "dollars, settled": f"{t.settled_usd:.4f}",
-            "dollars, held for what was lost": f"{t.held_usd:.4f}",
-            "budgets spent, kept to, and raised": str(t.raised),
-            "promises broken": str(len(t.broken)),
-        }
-        table = Table(title="Kills", title_justify="left", show_header=False)
-        for name, value in rows.items():
-            table.add_row(name, value)
-        console = Console(width=110)
-        console.print(table)
-        console.print(f"{seconds:.0f} s")
+
+def show(tallies: list[Tally], seconds: float) -> None:
+    """The table."""
+    t = Tally()
+    for other in tallies:
+        for name in (f.name for f in fields(Tally)):
+            setattr(t, name, getattr(t, name) + getattr(other, name))
+    rows = {
+        "kills": ", ".join(f"{n} of a {who}" for who, n in sorted(t.kills.items())),
+        "campaigns": f"{t.whole}, {t.episodes} episodes, {t.files} files, all equal",
+        "attempts at the model": f"{t.recorded} in records, {t.booked} in spend.jsonl",
+        "paid twice, in flight at a kill": str(t.booked - t.recorded),
+        "dollars, undisturbed": f"{t.calm_usd:.4f}",
+        "dollars, settled": f"{t.settled_usd:.4f}",
+        "dollars, held for what was lost": f"{t.held_usd:.4f}",
+        "budgets spent, kept to, and raised": str(t.raised),
+        "promises broken": str(len(t.broken)),
+    }
+    table = Table(title="Kills", title_justify="left", show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console = Console(width=110)
+    console.print(table)
+    console.print(f"{seconds:.0f} s, {len(tallies)} processes")
 
 
 def _size(run: Path) -> int:
@@ -282,29 +293,37 @@ def _kill(process: int) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def main() -> None:
+def kill(kills: int, seed: int, tick: Tick, world: str) -> Tally:
     """Campaigns in threads and with workers in turn, until there were enough kills."""
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    world = sys.argv[2] if len(sys.argv) > 2 else "kitchen"
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    began = time.monotonic()
     shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
-    with (
-        tempfile.TemporaryDirectory(dir=shm) as folder,
-        Progress(console=Console(stderr=True)) as bar,
-    ):
-        stopped: list[int] = []
-        killer = Killer(Path(folder), world, seed)
-        signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-        task, done = bar.add_task("kills", total=kills), 0
-        while done < kills and not stopped and len(killer.tally.broken) < 20:
+    with tempfile.TemporaryDirectory(dir=shm) as folder:
+        killer, done = Killer(Path(folder), world, seed), 0
+        while done < kills and tick(done) and len(killer.tally.broken) < 20:
             workers = 2 if killer.tally.campaigns % 4 == 1 else None
             most = min(KILLS_A_CAMPAIGN if workers is None else KILLS_WITH_WORKERS, kills - done)
             done += killer.campaign(most, workers)
+        tick(done)
+    return killer.tally
+
+
+def main() -> None:
+    """Kill, and show what was left."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kills", nargs="?", type=int, default=20)
+    parser.add_argument("world", nargs="?", default="kitchen", choices=("kitchen", "lab"))
+    parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
+    given, began = parser.parse_args(), time.monotonic()
+    with Progress(console=Console(stderr=True)) as bar:
+        task, work = bar.add_task("kills", total=given.kills), partial(kill, world=given.world)
+
+        def tick(done: int) -> None:
             bar.update(task, completed=done)
-            print(f"{done} kills, {killer.tally.whole} campaigns", file=sys.stderr, flush=True)
-    killer.show(time.monotonic() - began)
-    sys.exit(1 if killer.tally.broken else 0)
+            print(f"{done} kills", file=sys.stderr, flush=True)
+
+        tallies = share(work, given.kills, given.seed, given.processes, tick)
+    show(tallies, time.monotonic() - began)
+    sys.exit(1 if any(tally.broken for tally in tallies) else 0)
 
 
 if __name__ == "__main__":

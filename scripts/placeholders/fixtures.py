@@ -68,7 +68,9 @@ def fridge() -> Shape:
 
 
 def dishwasher() -> Shape:
-    """A door that drops and two racks."""
+    """A door that drops and two racks. RoboCasa stands the robot over the open door, whose friction
+    would hold it there.
+    """
     w, d, h = size = (0.6, 0.55, 0.84)
     racks = [
         rack(f"rack{number}", (0, 0, z), (w - 0.08, d - 0.08, 0.02), 0.4)
@@ -78,7 +80,8 @@ def dishwasher() -> Shape:
         Region(f"rack{number}", (0, 0, z + 0.1), (w - 0.12, d - 0.12, 0.18))
         for number, z in enumerate((-0.25, 0.08))
     ]
-    door = drop_door("door", "door_joint", (0, -d / 2 - 0.015 - GAP, 0), (w, 0.03, h - 0.04))
+    place, leaf = (0, -d / 2 - 0.015 - GAP, 0), (w, 0.03, h - 0.04)
+    door = drop_door("door", "door_joint", place, leaf, slippery=True)
     return Shape((w, d + 0.06, h), shell(size), [door, *racks], regions=regions)
 
 
@@ -138,13 +141,13 @@ def sink() -> Shape:
 
 
 def stovetop() -> Shape:
-    """A plate with four burners and their knobs on its front edge."""
+    """A plate with four burners and their knobs, bars just clear of it, on its front edge."""
     w, d, h = size = (0.76, 0.5, 0.06)
     knobs, sites = [], []
     for k, (name, (x, y)) in enumerate(BURNERS.items()):
         sites.append((f"burner_on_{name}", (x * 0.2, 0.03 + y * 0.11, h / 2), 0.05))
-        place = (-0.15 + 0.1 * k, -d / 2 + 0.04, h / 2 + 0.015)
-        knobs.append(knob(f"knob_{name}", place, (0, 0, 1)))
+        place = (-0.15 + 0.1 * k, -d / 2 + 0.04, h / 2 + 0.025)
+        knobs.append(knob(f"knob_{name}", place, (0, 0, 1), length=0.04, across=(0.05, 0.02)))
     return Shape(size, [Box((0, 0, 0), (w, d, h), rgba=DARK)], knobs, sites)
 
 

@@ -27,6 +27,7 @@ class Box:
     name: str = ""
     rgba: str = GRAY
     shape: str = "box"  # or "cylinder", upright: width is its diameter
+    slippery: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Joint:
-    """A hinge or a slide, with enough damping to stay where it is put."""
+    """A hinge or a slide, with enough damping or friction to stay where it is put."""
 
     name: str
     kind: str
@@ -50,6 +51,7 @@ class Joint:
     at: Triple = (0.0, 0.0, 0.0)
     stiffness: float = 0.0
     damping: float = 1.0
+    friction: float = 0.0  # N m of a hinge; what gravity would turn needs some
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def _fill(body: ET.Element, part: Part, shape: Shape) -> None:
             limited="true",
             damping=numbers([joint.damping]),
             stiffness=numbers([joint.stiffness]),
+            frictionloss=numbers([joint.friction]),
             armature="0.005",
         )
     for number, box in enumerate(part.boxes):
@@ -149,7 +152,10 @@ def _box(body: ET.Element, box: Box, spare: str, shape: Shape) -> None:
     size = half if box.shape == "box" else [half[0], half[2]]
     common = {"type": box.shape, "pos": numbers(box.centre), "size": numbers(size)}
     name, density = box.name or f"{spare}_g", numbers([shape.density])
-    ET.SubElement(body, "geom", name=name, group="0", density=density, rgba="0.5 0 0 0.5", **common)
+    felt = {"group": "0", "density": density, "rgba": "0.5 0 0 0.5", **common}
+    if box.slippery:
+        felt |= {"friction": "0.02 0.005 0.0001", "priority": "1"}
+    ET.SubElement(body, "geom", name=name, **felt)
     drawn = {"material": "mat"} if shape.textured else {"rgba": box.rgba}
     ET.SubElement(
         body,
@@ -195,10 +201,18 @@ def shell(size: Triple, *, front: bool = False, top: bool = True) -> list[Box]:
     return walls
 
 
-def knob(name: str, at: Triple, axis: Triple, high: float = 2.8, length: float = 0.03) -> Part:
-    """A knob that turns by its joint NAME_joint."""
-    size = tuple(length if abs(a) > 0.5 else 0.035 for a in axis)
-    bar = Box((0, 0, 0), (size[0], size[1], size[2]), rgba=DARK)
+def knob(
+    name: str,
+    at: Triple,
+    axis: Triple,
+    high: float = 2.8,
+    length: float = 0.03,
+    across: tuple[float, float] = (0.035, 0.035),
+) -> Part:
+    """A knob that turns by its joint NAME_joint: so long along its axis, so wide across it."""
+    sides = iter(across)
+    x, y, z = (length if abs(a) > 0.5 else next(sides) for a in axis)
+    bar = Box((0, 0, 0), (x, y, z), rgba=DARK)
     return Part(name, at, [bar], [Joint(f"{name}_joint", "hinge", axis, 0, high, damping=0.05)])
 
 
@@ -215,12 +229,14 @@ def side_door(name: str, joint: str, at: Triple, size: Triple, *, left: bool) ->
     return Part(name, place, [panel, handle], [Joint(joint, "hinge", (0, 0, 1), low, high)])
 
 
-def drop_door(name: str, joint: str, at: Triple, size: Triple) -> Part:
+def drop_door(name: str, joint: str, at: Triple, size: Triple, *, slippery: bool = False) -> Part:
     """A door in front of a place that opens downwards."""
     w, d, h = size
-    panel = Box((0, 0, h / 2), (w, d, h), f"{name}_panel")
-    handle = Box((0, -0.03, h - 0.04), (w * 0.6, 0.03, 0.02), f"{name}_handle_main", DARK)
-    hinge = Joint(joint, "hinge", (1, 0, 0), 0.0, 1.57, damping=3.0)
+    panel = Box((0, 0, h / 2), (w, d, h), f"{name}_panel", slippery=slippery)
+    bar = (w * 0.6, 0.03, 0.02)
+    handle = Box((0, -0.03, h - 0.04), bar, f"{name}_handle_main", DARK, slippery=slippery)
+    # Upright it would fall open, slowly, and stand in a robot's way.
+    hinge = Joint(joint, "hinge", (1, 0, 0), 0.0, 1.57, damping=3.0, friction=0.4)
     return Part(name, (at[0], at[1], at[2] - h / 2), [panel, handle], [hinge])
 
 

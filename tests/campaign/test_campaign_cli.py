@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from capex import worlds
 from capex.campaign import events as ev
 from capex.campaign.board import Board, ChainLine
 from capex.campaign.driver import live_note
@@ -253,6 +254,11 @@ def test_the_forecast_joins_both_uncertainties():
     assert "at least $" in forecast_sentence(failing.forecast())
     assert failing.lines["c"].usd_per_success == (math.inf, math.inf)
     assert "∞" in _text(table(failing, "x"))
+
+
+def test_a_start_drawn_anew_is_named_as_it_was_asked_for():
+    invalid = ev.AttemptInvalid("chain", worlds.FRESH + 7, "it broke", "again")
+    assert sentence(invalid, Board()) == "chain start fresh:7: invalid (it broke); again"
 
 
 def test_every_event_is_a_sentence_and_a_terminal_gets_a_table(shm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -121,12 +122,14 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_records(shm):
                 nodes.append(cluster.add_node(**small))
                 taken.append(time.monotonic())
 
-        run, _ = collect(shm / "run", **slow, ray=cluster.address, watch=watch)
+        paced = {"ray": cluster.address, "requests_per_minute": 6000}  # counted at the driver's
+        run, _ = collect(shm / "run", **slow, **paced, watch=watch)
         assert contents(shm / "run") == contents(shm / "calm")
         assert any("of the cluster was lost" in reason for reason in lost)
         account = Spend(shm / "run/spend.jsonl").account()
         recorded = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
         assert recorded <= account.attempts <= recorded + 4
+        assert json.loads((shm / "run/pace.json").read_text())
         assert not list((shm / "run").rglob(".writing-*"))
     finally:
         ray.shutdown()

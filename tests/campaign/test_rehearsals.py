@@ -1,4 +1,4 @@
-"""The scripts that kill campaigns and let their disks fail, in short."""
+"""The scripts that kill campaigns, let their disks fail and their clusters, in short."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ def test_drivers_and_workers_that_are_killed_leave_the_same_records_within_the_b
 )
 def test_disks_that_fail_are_a_sentence_and_nothing_is_lost():
     assert "disk full" in _run("disk_faults.py", "5", "2")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's addresses of this machine")
+def test_a_node_whose_connections_are_half_closed_changes_no_record():
+    pytest.importorskip("ray")
+    said = _run("cluster_campaign.py", "1", "7", "--nodes", "2", "--starts", "1")
+    assert "connections of a node: half-close" in said
+    assert "NO" not in said
 
 
 def test_of_a_line_that_a_disk_takes_in_part_nothing_stays(tmp_path):

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from capex.errors import CapexError
+from capex.students import kernels
 from capex.students.act import ACT, ActBatch, Ensembler
 from capex.students.diffusion import Denoiser, Diffusion, Schedule
 from capex.students.resnet import ResNet18, load_backbone
@@ -199,3 +200,40 @@ def test_the_fused_kernels_give_torchs_numbers():
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "shortcut, relu, modulation" in ran.stdout
     assert "decoder" in ran.stdout
+
+
+MODULATED = {"SHORTCUT": True, "RELU": True, "FILM": True}
+PLAIN = {"SHORTCUT": False, "RELU": False, "FILM": False}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux alone")
+@pytest.mark.parametrize(
+    ("kernel", "chosen"),
+    [
+        ("_sums", {}),
+        ("_apply", {**MODULATED, "MAX": 4}),
+        ("_apply", {**PLAIN, "MAX": 1}),
+        ("_back", {**MODULATED, "MAX": 1, "SUM": True, "APPLY": True}),
+        ("_back", {**PLAIN, "MAX": 4, "SUM": True, "APPLY": False}),
+        ("_back", {**MODULATED, "MAX": 4, "SUM": False, "APPLY": True}),
+        ("_collect", {"IMAGES": 64, "FILM": True}),
+    ],
+)
+def test_the_fused_kernels_compile_for_a_gpu_that_is_not_here(
+    kernel, chosen, monkeypatch, tmp_path
+):
+    """What the interpreter lets pass, a name that changes its type, stops the compiler."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    function = getattr(kernels, kernel)
+    fixed = {"WIDTH": kernels.WIDTH, "CHUNK": 1024, "BLOCK": 256, **chosen}
+    fixed = {name: value for name, value in fixed.items() if name in function.arg_names}
+    numbers = dict.fromkeys(("pixels", "channels", "chunks", "row", "images"), "i32")
+    types = {**numbers, "eps": "fp32", "sums": "*fp32", "moments": "*fp32"}
+    types |= dict.fromkeys(fixed, "constexpr")
+    signature = {name: types.get(name, "*bf16") for name in function.arg_names}
+    places = {(function.arg_names.index(name),): value for name, value in fixed.items()}
+    compiled = compile(ASTSource(function, signature, places), target=GPUTarget("cuda", 90, 32))
+    assert "ptx" in compiled.asm

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 import gzip
+import io
 import json
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from capex.worlds.robocasa.dataset import RobocasaDataset, find_dataset, open_da
 from capex.worlds.robocasa.fresh import KitchenSettings, KitchenStarts
 from capex.worlds.robocasa.human import read_human
 from capex.worlds.robocasa.order import ENVIRONMENT, to_environment
-from capex.worlds.robocasa.restored import RecordedStarts
+from capex.worlds.robocasa.restored import RecordedStarts, settings_parsed_once
 from capex.worlds.robocasa.tasks import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.robots import MOBILE
@@ -298,6 +299,29 @@ class Kitchen(LatchedLift):
         self.told = (layout_ids, style_ids, obj_instance_split)
         kwargs.pop("translucent_robot")
         super().__init__(**kwargs)
+
+
+def test_settings_are_parsed_once_and_read_as_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+
+    def safe_load(file: io.TextIOBase | str) -> dict[str, list[int]]:
+        parsed.append(file if isinstance(file, str) else file.read())
+        return {"size": [1, 2]}
+
+    module, text = ModuleType("scene_utils"), tmp_path / "sink.yaml"
+    parser = module.yaml = SimpleNamespace(safe_load=safe_load)
+    monkeypatch.setitem(sys.modules, "robocasa.models.scenes.scene_utils", module)
+    text.write_text("size: [1, 2]")
+    with settings_parsed_once():
+        for _ in range(3):
+            with text.open() as file:
+                settings = module.yaml.safe_load(file)
+            assert settings == {"size": [1, 2]}
+            settings["size"].append(3)
+    assert len(parsed) == 1
+    assert module.yaml is parser
 
 
 def test_fresh_starts_are_drawn_by_number_and_repeat(

@@ -10,11 +10,11 @@ pytest.importorskip("robosuite")
 import mujoco
 
 from capex import worlds
-from capex.pose import euler_to_matrix
+from capex.pose import Pose, euler_to_matrix, yaw_matrix
 from capex.worlds import Start
 from capex.worlds.robocasa import handling, routes
 from capex.worlds.robocasa.expert import SKILLS
-from capex.worlds.robocasa.privileged import Kitchen
+from capex.worlds.robocasa.privileged import Box, Kitchen
 from capex.worlds.robocasa.tasks import TASKS
 
 
@@ -62,9 +62,36 @@ def test_the_hand_comes_from_before_and_down_last() -> None:
     assert low[1][0] == low[2][0] == 0.55
 
 
-def test_a_way_goes_around_what_costs_more() -> None:
-    cost = np.ones((30, 30))
-    cost[15, :25] = 100.0
-    cells = routes._cheapest(cost, (2, 2), (28, 2))
-    assert (cells[0], cells[-1]) == ((2, 2), (28, 2))
-    assert next(cell for cell in cells if cell[0] == 15)[1] >= 25
+def test_the_base_goes_around_a_wall_and_turns_where_it_has_room() -> None:
+    wall = (np.array([1.0, -3.0]), np.array([1.1, 0.4]))
+    counter = (np.array([2.2, -3.0]), np.array([3.0, 3.0]))
+    place, heading, goal = np.zeros(2), np.pi / 2, np.array([2.0, 0.0])
+    for _ in range(20):
+        floor = routes.Floor([wall, counter], np.array([place, goal]))
+        move, turn = floor.leg(heading, 0.0)
+        for part in np.linspace(0.0, 1.0, 20):
+            assert _free(place + part * move, heading, wall)
+        for part in np.linspace(0.0, 1.0, 20):
+            assert _free(place + move, heading + part * turn, wall)
+        place, heading = place + move, heading + turn
+        if np.allclose([*place, heading], [*goal, 0.0]):
+            break
+    np.testing.assert_allclose([*place, heading], [2.0, 0.0, 0.0], atol=0.06)
+
+
+def _free(place: np.ndarray, heading: float, wall: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether no point of a grid over the base's footprint is within the wall."""
+    along = np.array([np.cos(heading), np.sin(heading)])
+    across = np.array([-along[1], along[0]])
+    ends = [np.linspace(-half, half, 15) for half in routes.HALF_M]
+    forward, left = (side.ravel()[:, None] for side in np.meshgrid(*ends))
+    points = place + (forward - routes.BEHIND_M) * along + left * across
+    inside = np.all((points > wall[0] + 0.01) & (points < wall[1] - 0.01), axis=1)
+    return not inside.any()
+
+
+def test_the_thinner_side_of_a_box_is_level() -> None:
+    box = Box(Pose(np.zeros(3), yaw_matrix(0.4)), np.array([0.03, 0.02, 0.01]))
+    np.testing.assert_allclose(
+        handling.thinner_side(box), [-np.sin(0.4), np.cos(0.4), 0.0], atol=1e-9
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,9 @@ def run_attempt(
     ledger = Ledger(
         work.price, work.budgets(demonstrator.name, job.method), spend, labels, work.rate
     )
-    progress = _Progress(ledger, tell)
+    model = demonstrator.model
+    waits = model is not None and not with_defaults(model).computes_here
+    progress = _Progress(ledger, tell, waits)
     lease = Lease(core or Core(), progress.phase)
     ledger.check = lease.check
     paid = chain.unfinished(slot.start)
@@ -254,7 +256,9 @@ def run_attempt(
                 placed["verdicts_seen"] = {s: v and v["verdict"] for s, v in seen.items()}
             if begun is not None:
                 placed |= begun.note(writer.folder, episode.record)
-            record = from_json(scrub(episode.record.as_json() | placed))
+            extra = {**episode.record.extra, **placed}
+            written = scrub(replace(episode.record, extra=extra).as_json())
+            record = from_json(written)
             timing: dict[str, Any] = {
                 "episode_s": _seconds(episode, lease.model_s),
                 "reset_s": episode.reset_s,
@@ -264,7 +268,7 @@ def run_attempt(
             }
             if seen is not None:  # beside the record, in which no wall time stands
                 timing["verdicts_seen_at"] = {s: v["at"] for s, v in seen.items() if v}
-            path = ending.committed(writer.commit(record.as_json(), timing, episode.steps))
+            path = ending.committed(writer.commit(written, timing, episode.steps))
             asking.over()
             return summarize(LoadedEpisode(chain.path.name, path, record, timing))
         except RigFault as fault:
@@ -343,8 +347,8 @@ class _Guarded:
 class _Progress:
     """Tells how far an episode has come, a few times a decision."""
 
-    def __init__(self, ledger: Ledger, tell: Callable[[Moved], None] | None):
-        self._ledger, self._tell = ledger, tell
+    def __init__(self, ledger: Ledger, tell: Callable[[Moved], None] | None, waits: bool):
+        self._ledger, self._tell, self._waits = ledger, tell, waits
         self._phase = "queueing"
         self._decision = self._steps = self.requests = 0
         # that the model took for the answers so far: what a continuing attempt need not wait for
@@ -369,6 +373,6 @@ class _Progress:
             self._steps += sum(outcome.steps for outcome in event.outcomes)
         elif isinstance(event, Ended):
             self._tell = None
-        # A model that computes here changes no phase by which this would be told.
-        if isinstance(event, Deciding | Executed):
+        # Who waits for a model tells of it as it begins and ends to wait.
+        if not self._waits and isinstance(event, Deciding | Executed):
             self.phase(self._phase)

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from capex.campaign import ceiling as ce
@@ -99,7 +99,8 @@ def conduct(
         failures: list[Failed | CapexError] = []
         why = "finished"
         if left != 0:
-            engine = _engine(campaign, settings.round_size * len(chains))
+            setup = replace(campaign.setup, known=spend.known())
+            engine = _engine(campaign, setup, settings.round_size * len(chains))
             stack.callback(engine.close)
             driver = Driver(
                 run.path,
@@ -209,11 +210,11 @@ def _handles(campaign: Campaign) -> int:
     return HANDLES + chains + 3 * min(slots, settings.round_size * chains)
 
 
-def _engine(campaign: Campaign, useful: int) -> Engine:
+def _engine(campaign: Campaign, setup: Setup, useful: int) -> Engine:
     """The engine that was asked for, with slots for as many as may be of use. One who computes here
     leaves its core to nobody, so few episodes share one.
     """
-    settings, setup = campaign.settings, campaign.setup
+    settings = campaign.settings
     if any(one_robot(spec) for spec in campaign.specs.values()):
         from capex.campaign.engines.threads import Threads
 

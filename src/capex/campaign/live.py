@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from capex.method.executor import Tick
 from capex.method.hooks import Committed, Deciding, Ended, Event, Passed, Remembered, Replied
 from capex.method.observation import command_text
 from capex.models import pictures
-from capex.models.redact import scrub, secrets
+from capex.models.redact import scrubbed_line, secrets
 from capex.pose import Array
 from capex.run.live import EVENTS, LIVE_FOLDER
 from capex.worlds import Env, RobotState
@@ -127,7 +126,7 @@ class LiveLog:
         """Write an event, of this attempt or of what people asked of it."""
         line = {"event": name, "unix_time": round(self._clock(), 3), **values}
         with contextlib.suppress(OSError), open(self._folder / EVENTS, "ab") as out:
-            out.write(json.dumps(scrub(line, self._secrets)).encode() + b"\n")
+            out.write(scrubbed_line(line, self._secrets))
 
 
 def _hands(state: RobotState) -> dict[str, Any]:

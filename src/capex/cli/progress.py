@@ -20,6 +20,7 @@ from rich.table import Table
 from capex.campaign import events as ev
 from capex.campaign.board import Board, ChainLine
 from capex.campaign.events import as_json
+from capex.campaign.names import start_text
 from capex.cli.tables import FittedTable
 
 Watch = Callable[[ev.Event, Board], None]
@@ -202,7 +203,7 @@ def _cells(line: ChainLine, one_world: bool) -> dict[str, str]:
     """What the columns say about a chain."""
     low, high = line.interval
     now = sorted(line.now.values(), key=lambda m: m.start)[:3]
-    doing = ", ".join(f"start {m.start} {m.phase}" for m in now) + (
+    doing = ", ".join(f"start {start_text(m.start)} {m.phase}" for m in now) + (
         f", {len(line.now) - 3} more" if len(line.now) > 3 else ""
     )
     wanted = f"/{line.wanted}" if line.wanted is not None else ""
@@ -267,21 +268,22 @@ def sentence(event: ev.Event, board: Board) -> str:
             )
         case ev.EpisodeEnded():
             line, e = board.lines[event.chain], event.summary
-            what = "start" if e.fork is None else "fork"
+            what = f"start {start_text(e.number)}" if e.fork is None else f"fork {e.number}"
             words = {True: "success", False: f"no success ({e.end})", None: "to be judged"}
             cost = "" if e.cost_usd is None else f", ${e.cost_usd:.2f}"
             slow = f"\n{e.rig['slow']}" if e.rig and "slow" in e.rig else ""
             return (
-                f"{event.chain} {what} {e.number}: {words[e.success]}, {e.steps} steps,"
+                f"{event.chain} {what}: {words[e.success]}, {e.steps} steps,"
                 f" {e.decisions} decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
                 f" {line.successes}/{line.judged} so far{slow}"
             )
         case ev.AttemptInvalid():
-            return f"{event.chain} start {event.start}: invalid ({event.error}); {event.then}"
+            start = start_text(event.start)
+            return f"{event.chain} start {start}: invalid ({event.error}); {event.then}"
         case ev.AttemptCutOff():
             return (
-                f"{event.chain} start {event.start}: cut off ({event.reason}); what it paid for is"
-                " kept"
+                f"{event.chain} start {start_text(event.start)}: cut off ({event.reason}); what it"
+                " paid for is kept"
             )
         case ev.ChainPaused():
             return (

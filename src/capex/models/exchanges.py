@@ -34,7 +34,7 @@ from capex.models import (
     pictures,
 )
 from capex.models.pictures import ImageFormat
-from capex.models.redact import scrub, secrets
+from capex.models.redact import scrubbed_line, secrets
 
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
@@ -86,11 +86,11 @@ class ExchangeLog:
         body, system = attempt.body, request.system
         if isinstance(body, Mapping) and system and body.get("instructions") == system:
             line["body"] = {**body, "instructions": AS_SENT}
-        _append(self.folder / LOG, scrub(line, self._secrets))
+        append(self.folder / LOG, scrubbed_line(line, self._secrets))
         times = {"latency_s": round(attempt.latency_s, 4)}
         if attempt.waited_s:
             times["waited_s"] = round(attempt.waited_s, 4)
-        _append(self.folder / TIMES, {**named, **times}, flush=False)
+        append(self.folder / TIMES, scrubbed_line({**named, **times}, []), flush=False)
 
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt paid for before the episode was cut off is written as if it were made now."""
@@ -142,10 +142,6 @@ def attempt_from(
         calls = tuple(ToolCall(**call) for call in answer["calls"])
         fields["answer"] = Answer(calls, answer["text"], answer["incomplete"])
     return RequestAttempt(**fields, latency_s=latency_s, waited_s=waited_s)
-
-
-def _append(path: Path, line: Mapping[str, Any], *, flush: bool = True) -> None:
-    append(path, json.dumps(line).encode() + b"\n", flush=flush)
 
 
 def append(path: Path, lines: bytes, *, flush: bool = True) -> None:

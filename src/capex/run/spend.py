@@ -7,6 +7,7 @@ worst case.
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import json
 import os
@@ -140,6 +141,15 @@ class Slots(Mapping[ChainStart, Account]):
         return sum(map(len, self._chains.values()))
 
 
+@dataclass(frozen=True)
+class Known:
+    """What one process has read of a spend.jsonl, so that another need not read it again."""
+
+    read: int  # bytes
+    sums: _Sums
+    open: Mapping[str, tuple[Decimal | None, ChainStart | None]]
+
+
 class Spend:
     """An append-only spend.jsonl, safe among threads and processes of one machine or of one file
     system with locks.
@@ -151,17 +161,25 @@ class Spend:
     error, because spending cannot be forgotten safely.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, known: Known | None = None):
+        """`known`: what was read before; `slots` then tells of later lines alone."""
         self.path = path
         self._guard = threading.Lock()
-        self._read = 0  # bytes of whole lines taken into the account
+        known = known or Known(0, _Sums(), {})
+        self._read = known.read  # bytes of whole lines taken into the account
         self._flush_guard = threading.Lock()
         self._flushed = 0  # bytes that this process knows to be on disk
-        self._open: dict[str, tuple[Decimal | None, ChainStart | None]] = {}
-        self._sums, self._slots = _Sums(), Slots()
+        self._open = dict(known.open)
+        self._sums, self._slots = copy.copy(known.sums), Slots()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Spend, (self.path,)
+
+    def known(self) -> Known:
+        """All but the accounts of single starts, for a process that only spends."""
+        self._look()
+        with self._guard:
+            return Known(self._read, copy.copy(self._sums), dict(self._open))
 
     def reserve(
         self,

@@ -145,8 +145,8 @@ class EpisodeWriter:
         live.forget(self.folder)
         if (times := self.folder / EXCHANGE_TIMES).is_file():
             flush_file(times)  # its lines were not waited for one by one
-        for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
-            flush_folder(folder)
+        for folder, _, _ in os.walk(self.folder):
+            flush_folder(Path(folder))
         os.rename(self.folder, attempt_dir)
         flush_folder(attempt_dir.parent)
         self._chain.forget_unfinished(self._index)

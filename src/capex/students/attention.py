@@ -19,12 +19,15 @@ class Attention(nn.Module):
         nn.init.xavier_uniform_(self.in_proj_weight)
         nn.init.zeros_(self.out_proj.bias)
 
-    def project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Of queries, keys, values (0, 1, 2), first to last: each (B, heads, L, D/heads)."""
-        rows = slice(first * self.dim, (last + 1) * self.dim)
-        out = F.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
-        split = out.view(*x.shape[:2], last + 1 - first, self.heads, -1)
-        return split.permute(2, 0, 3, 1, 4).unbind()
+    def project(self, x: Tensor, first: int, last: int) -> Tensor:
+        """Of queries, keys, values (0, 1, 2), first to last: (so many, B, heads, L, D/heads)."""
+        weight: Tensor = self.in_proj_weight
+        bias: Tensor = self.in_proj_bias
+        if (first, last) != (0, 2):  # the gradient of a part is as large as the whole
+            rows = slice(first * self.dim, (last + 1) * self.dim)
+            weight, bias = weight[rows], bias[rows]
+        split = F.linear(x, weight, bias).view(*x.shape[:2], last + 1 - first, self.heads, -1)
+        return split.permute(2, 0, 3, 1, 4)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False

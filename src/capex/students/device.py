@@ -43,6 +43,8 @@ def prepare(device: torch.device) -> None:
     """Before the first computation on a device that `choose_device` gave."""
     if device.type == "cuda":
         torch.cuda.set_device(device)  # kernels and graphs go to the current one
+        # cuDNN's attention comes with four copies of random seeds, each a kernel of its own.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     # Less than "highest" lets a GPU multiply with ten bits of mantissa; a CPU would take it as a
     # permission to leave float32.
     torch.set_float32_matmul_precision("high" if device.type == "cuda" else "highest")

@@ -126,10 +126,10 @@ class Layer(nn.Module):
 
     def recall(self, x: Tensor) -> Tensor:
         """Keys and values of a condition x (B, L, D): (2, B, heads, L, D/heads)."""
-        return torch.stack(self.multihead_attn.project(x, 1, 2))
+        return self.multihead_attn.project(x, 1, 2)
 
     def forward(
-        self, x: Tensor, memory: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None
+        self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """x (B, L, D), causal with a memory (keys and values), which `mask` restricts by step."""
         normed = self.norm1(x)
@@ -137,7 +137,8 @@ class Layer(nn.Module):
         last = self.norm2
         if memory is not None:
             (queries,) = self.multihead_attn.project(self.norm2(x), 0, 0)
-            x = x + self.drop(self.multihead_attn.attend(queries, *memory, mask))
+            keys, values = memory.unbind()
+            x = x + self.drop(self.multihead_attn.attend(queries, keys, values, mask))
             last = self.norm3
         return x + self.drop(self.linear2(self.drop(F.gelu(self.linear1(last(x))))))
 
@@ -181,24 +182,24 @@ class Denoiser(nn.Module):
         """noisy (B, horizon, A), t (B,), condition (B, observations, C) -> the noise in it."""
         return self.estimate(noisy, self.remember(t, condition))
 
-    def remember(self, t: Tensor, condition: Tensor) -> Tensor:
-        """What the decoder attends to: (layers, 2, B, heads, 1 + observations, D/heads)."""
+    def remember(self, t: Tensor, condition: Tensor) -> list[Tensor]:
+        """What each layer of the decoder attends to: (2, B, heads, 1 + observations, D/heads)."""
         angle = t[:, None] * self.get_buffer("frequency")
         # (B, 1, D).
         time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(condition.dtype)
         x = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
         for layer in self.encoder:
             x = layer(x)
-        return torch.stack([layer.recall(x) for layer in self.decoder])
+        return [layer.recall(x) for layer in self.decoder]
 
-    def estimate(self, noisy: Tensor, memory: Tensor) -> Tensor:
-        """The noise in the actions, given the memory of their step."""
-        if decoder.usable(self, noisy):
+    def estimate(self, noisy: Tensor, memory: Sequence[Tensor] | Tensor) -> Tensor:
+        """The noise in the actions, given each layer's memory of their step."""
+        if isinstance(memory, Tensor) and decoder.usable(self, noisy):
             return decoder.estimate(self, noisy, memory)
         x = self.input_emb(noisy) + self.pos_emb
         mask = self.get_buffer("memory_mask").to(x.dtype)
-        for k, layer in enumerate(self.decoder):
-            x = layer(x, (memory[k, 0], memory[k, 1]), mask)
+        for layer, recalled in zip(self.decoder, memory, strict=True):
+            x = layer(x, recalled, mask)
         estimate: Tensor = self.head(self.ln_f(x))
         return estimate
 
@@ -294,7 +295,7 @@ class Diffusion(nn.Module):
         steps, batch = self.schedule.steps, len(condition)
         t = torch.arange(steps, device=condition.device).repeat_interleave(batch)
         # (layers, 2, steps B, heads, L, d).
-        memory = self.model.remember(t, condition.repeat(steps, 1, 1))
+        memory = torch.stack(self.model.remember(t, condition.repeat(steps, 1, 1)))
         by_step = memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:])
         return by_step.permute(2, 0, 1, 3, 4, 5, 6).contiguous()
 

@@ -86,11 +86,6 @@ class FilmLayer(nn.Module):
         nn.init.zeros_(self.lang_proj.weight)
         nn.init.zeros_(self.lang_proj.bias)
 
-    def forward(self, instruction: Tensor) -> ScaleShift:
-        """Instruction (B, language) -> 1 + gamma and beta, both (B, C)."""
-        beta, gamma = self.lang_proj(instruction).chunk(2, dim=1)
-        return 1 + gamma, beta
-
 
 class ResNet18(nn.Module):
     """Feature map (B, 8 width, H/32, W/32) of an image; `language`: modulated by an instruction."""
@@ -117,8 +112,12 @@ class ResNet18(nn.Module):
             ]
             setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
             inputs = channels
-        films = [FilmLayer(language, width << (k // 2)) for k in range(8)] if language else []
+        widths = [width << (k // 2) for k in range(8)]
+        films = [FilmLayer(language, n) for n in widths] if language else []
         self.films = nn.ModuleList(films) if language else None
+        self._sizes = [n for n in widths for _ in ("beta", "gamma")]
+        one = torch.cat([torch.full((n,), float(k % 2)) for k, n in enumerate(self._sizes)])
+        self.register_buffer("one", one, persistent=False)  # what is added to each gamma
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -127,11 +126,26 @@ class ResNet18(nn.Module):
         """The eight blocks in order."""
         return [block for stage in range(4) for block in getattr(self, f"layer{stage + 1}")]
 
+    def modulations(self, instruction: Tensor) -> list[ScaleShift]:
+        """Of every block 1 + gamma and beta, both (B, C), for an instruction (B, language): one
+        product for all.
+        """
+        assert self.films is not None
+        layers = [film.get_submodule("lang_proj") for film in self.films]
+        weight, bias = (
+            torch.cat([layer.get_parameter(name) for layer in layers])
+            for name in ("weight", "bias")
+        )
+        out = F.linear(instruction, weight, bias)
+        parts = torch.split(out + self.get_buffer("one").to(out.dtype), self._sizes, dim=1)
+        return list(zip(parts[1::2], parts[::2], strict=True))
+
     def forward(self, x: Tensor, instruction: Tensor | None = None) -> Tensor:
         """Images (B, 3, H, W) already normalised."""
+        films = [None] * 8 if instruction is None else self.modulations(instruction)
         x = F.max_pool2d(convolve(self.conv1, self.bn1, x), 3, 2, 1)
-        for k, block in enumerate(self.blocks()):
-            x = block(x, None if self.films is None else self.films[k](instruction))
+        for block, film in zip(self.blocks(), films, strict=True):
+            x = block(x, film)
         return x
 
 

@@ -16,10 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from capex.students.act import ACT
+from capex.students.act import ACT, DecoderLayer, EncoderLayer
 from capex.students.batches import Batches
 from capex.students.device import working_dtype
-from capex.students.diffusion import Diffusion
+from capex.students.diffusion import Diffusion, Layer
+from capex.students.kernels import AVAILABLE
 from capex.students.settings import ActSettings, DiffusionSettings, Settings
 
 LOG_EVERY = 100
@@ -42,6 +43,8 @@ class Trainer:
         self.net, self.settings, self.batches, self.device = net, settings, batches, device
         dtype = dtype or working_dtype(settings.precision, device)
         self._worker = net if dtype == torch.float32 else copy_in(dtype, net)
+        if device.type == "cuda" and AVAILABLE:
+            fuse(self._worker)
         self.done = torch.zeros((), dtype=torch.int64, device=device)
         self.log = torch.zeros((LOG_EVERY, len(self.parts)), device=device)
         self._rates = torch.from_numpy(learning_rates(settings, steps)).to(device)
@@ -145,6 +148,15 @@ def copy_in(dtype: torch.dtype, net: ACT | Diffusion) -> ACT | Diffusion:
     for p in twin.parameters():
         p.data = p.data.to(dtype)
     return twin
+
+
+def fuse(net: nn.Module) -> None:
+    """Let torch write the kernels between a transformer's matrix products. A step of a small batch
+    is as long as its kernels are many; layers of one kind and shape share what is compiled.
+    """
+    for module in net.modules():
+        if isinstance(module, (Layer, EncoderLayer, DecoderLayer)):
+            module.compile(dynamic=False)
 
 
 def learning_rates(settings: Settings, steps: int) -> npt.NDArray[np.float32]:

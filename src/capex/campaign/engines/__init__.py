@@ -14,6 +14,7 @@ from capex.campaign.demonstrators import Asked
 from capex.campaign.operators import Operator
 from capex.models import ChatSettings
 from capex.run.scenes import Scenes
+from capex.run.spend import Known
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
 EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
@@ -32,6 +33,7 @@ class Setup:
     # Where arrangements are taken from, by WORLD:TASK.
     scenes: Mapping[str, Scenes] = field(default_factory=dict)
     judge_now: bool = True  # whether the operator is asked after each attempt
+    known: Known | None = None  # what the driver has read of the spend
 
 
 @dataclass(frozen=True)

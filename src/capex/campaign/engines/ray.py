@@ -33,7 +33,7 @@ from capex.models.exchanges import append
 from capex.run.cluster import Cluster, import_ray
 from capex.run.files import TEMPORARY
 from capex.run.pace import Rate, Turn
-from capex.run.spend import Spend
+from capex.run.spend import Known, Spend
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain
 from capex.run.summary import Summary
 from capex.worlds.cache import OF_THIS_PROCESS
@@ -56,8 +56,8 @@ class PackedAttempt:
 class DriverActor:
     """What runs beside the driver: spends, and takes news and exchanges from attempts elsewhere."""
 
-    def __init__(self, spend: Path):
-        self._spend = Spend(spend)
+    def __init__(self, spend: Path, known: Known | None):
+        self._spend = Spend(spend, known)
         self._news: list[tuple[int, Moved]] = []
         # Tickets of attempts that are over: what still comes from them comes too late.
         self._over: set[int] = set()
@@ -231,7 +231,7 @@ class RayCluster:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         self._actor = ray.remote(num_cpus=0, scheduling_strategy=here)(DriverActor).remote(
-            setup.spend
+            setup.spend, setup.known
         )
         # As in the other engines.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}
@@ -250,7 +250,9 @@ class RayCluster:
         )
         self._task_setup = ray.put(
             TaskSetup(
-                replace(setup, work=replace(setup.work, template=None)), template, tuple(sys.path)
+                replace(setup, work=replace(setup.work, template=None), known=None),
+                template,
+                tuple(sys.path),
             )
         )
         self._sent: dict[Any, _Sent] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import pickle
 import queue
 import threading
@@ -28,12 +29,14 @@ class Threads:
 
     def __init__(self, setup: Setup, slots: int = EPISODES_PER_CORE, spend: Spending | None = None):
         self.slots = slots
-        self._setup, self._spend = setup, spend if spend is not None else Spend(setup.spend)
+        self._setup = setup
+        self._spend = spend if spend is not None else Spend(setup.spend, setup.known)
         self._core = Core()
         self._envs = Environments(slots)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._answering: Asked | None = None
+        self._froze = False
         self._making, self._judging = threading.Lock(), threading.Lock()
 
     def submit(self, ticket: int, job: AttemptJob) -> None:
@@ -65,6 +68,8 @@ class Threads:
     def close(self) -> None:
         """Free the environments."""
         self._envs.close()
+        if self._froze:
+            gc.unfreeze()
 
     def _run(self, ticket: int, job: AttemptJob) -> None:
         try:
@@ -106,6 +111,11 @@ class Threads:
         with self._making:
             if self._answering is None:
                 self._answering = answering(self._setup.model, self._setup.chat)
+                # All that was imported stays: without this the collector looks through it again
+                # and again, while every attempt stands still.
+                self._froze = gc.get_freeze_count() == 0
+                if self._froze:
+                    gc.freeze()
             return self._answering
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from capex.plan import Steps, Waypoint, at, line, path, waypoints
 from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
 from capex.worlds.robocasa import handling as hand
-from capex.worlds.robocasa.handling import UP, Grip
+from capex.worlds.robocasa.handling import UP
 from capex.worlds.robocasa.privileged import Kitchen, Part
 from capex.worlds.robocasa.routes import next_drive
 from capex.worlds.robosuite.env import SuiteEnv
@@ -24,6 +24,10 @@ from capex.worlds.robosuite.robots import ARM
 
 AHEAD: Array = np.array([1.0, 0.0, 0.0])
 
+HAND_ROOM_M = 0.13  # half the width of a hand, and a little
+BACK_OFF_UNTIL = 10  # decisions; then a hand tries to get behind an open door from where it is
+ROOMY_M = 0.42  # a drawer so far open has room for a hand before the counter's edge
+BASE_ROOM_M = 0.29  # half the width of the base, and a little
 AJAR_RAD = 0.6  # a door so far open is pushed on from inside
 
 Skill = Callable[[Kitchen, int], Steps]
@@ -116,6 +120,8 @@ def _open_doors(k: Kitchen, decision: int) -> Steps:
         return [at(k.tip, "keep", "release"), *line(k.tip, k.tip - 0.10 * into)]
     panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
     edge = part.anchor + 1.8 * (panel.centre - part.anchor)
+    if decision < BACK_OFF_UNTIL and (near := float(edge @ into) - 0.62) < -0.06:
+        return [hand.drive(near * float(into[0]), near * float(into[1]), 0.0)]
     way = part.way(edge, goal)
     point = np.array([*edge[:2], panel.centre[2] - 0.6 * panel.reach(UP)]) - panel.reach(way) * way
     return hand.push(k, part, point, goal, hand.facing(into, UP), gap_m=0.05)
@@ -132,23 +138,25 @@ def _open_drawer(k: Kitchen, decision: int) -> Steps:
 
 
 def _slide_rack(k: Kitchen, decision: int) -> Steps:
-    """Push a rack in by its front edge, or draw it out by it, with the hand pointing down."""
+    """Push a rack in by its front edge, or out from behind it, with the hand pointing down; from
+    beside the open door, which the base cannot stand on.
+    """
     fixture = k.casa.dishwasher
     into = k.into(fixture)
     part = k.part(fixture._joint_names["rack"])
-    board = min(k.boxes(part.body), key=lambda box: float(box.centre @ into))
-    top = board.centre + board.reach(UP) * UP
+    goal = part.limit + 0.01 if k.casa.should_pull else 0.0
+    edge = min(k.boxes(part.body), key=lambda box: float(box.centre @ into))
+    left = np.cross(UP, into)
+    aside = float(edge.centre @ left)
+    nearer = math.copysign(min(abs(aside), edge.reach(left) - 0.06), aside)
+    way = part.way(edge.centre, goal)
+    point = edge.centre - nearer * left - edge.reach(way) * way + 0.6 * edge.reach(UP) * UP
+    halfway = (point + part.at(point, goal)) / 2
+    if drive := hand.line_up(halfway, into, 0.30, decision, aside_m=0.46):
+        return drive
     yaw = math.atan2(into[1], into[0])
     down = matrix_to_euler(yaw_matrix(yaw + math.pi / 2) @ DOWN)
-    if k.casa.should_pull:
-        grip = Grip(top - 0.008 * UP, down, -UP)
-        return hand.pull(k, part, grip, into, part.limit + 0.02, decision)
-    point = board.centre - board.reach(into) * into + 0.6 * board.reach(UP) * UP
-    if drive := hand.line_up(point, into, 0.34, decision, aside_m=0.25):
-        return drive
-    if hand.touching(k, part, point, 0.0, down) and k.tip @ into > 0.68:
-        return [hand.drive(0.3 * into[0], 0.3 * into[1], 0.0)]
-    return hand.push(k, part, point, 0.0, down, press_m=0.03)
+    return hand.push(k, part, point, goal, down, press_m=0.03)
 
 
 def _lift_head(k: Kitchen, decision: int) -> Steps:
@@ -193,7 +201,7 @@ def _turn_faucet(k: Kitchen, decision: int) -> Steps:
 
 
 def _turn_knob(k: Kitchen, decision: int) -> Steps:
-    """Take the burner's knob from above and turn it back."""
+    """Take the burner's knob from above, across its thinner side, and turn it back."""
     stove = k.casa.stove
     part = k.part(f"{stove.naming_prefix}knob_{k.casa.knob}_joint")
     box = k.boxes(part.body)[0]
@@ -204,8 +212,9 @@ def _turn_knob(k: Kitchen, decision: int) -> Steps:
         legs = max(1, math.ceil(abs(turn) / 0.35))
         turned = [yaw_matrix(turn * (n + 1) / legs) @ k.hand for n in range(legs)]
         return [at(k.tip, matrix_to_euler(R)) for R in turned]
-    side = math.atan2(box.pose.rotation[1, 0], box.pose.rotation[0, 0])
-    sides = [math.remainder(side + n * math.pi / 2, 2 * math.pi) for n in range(4)]
+    across = hand.thinner_side(box)
+    side = math.atan2(across[1], across[0]) - math.pi / 2
+    sides = [math.remainder(side + n * math.pi, 2 * math.pi) for n in range(2)]
     first = min(sides, key=lambda yaw: max(abs(yaw), abs(yaw + turn)))
     down = matrix_to_euler(yaw_matrix(first) @ DOWN)
     grip = box.centre + 0.004 * UP
@@ -237,13 +246,40 @@ def _to_container(container: str, front: str = "") -> Skill:
 
 
 def _to_counter(k: Kitchen, decision: int) -> Steps:
-    """Take the object out of the drawer and put it on the counter behind it, or beside it."""
-    drawer = k.casa.drawer
+    """Take the object out of the drawer, around it, and put it on the counter beside it."""
+    drawer, obj = k.casa.drawer, k.thing("obj")
     into = k.into(drawer)
     top = float(k.point(k.casa.counter.pos)[2] + k.casa.counter.size[2] / 2)
+    inside = float(k.body(obj).position_m[2]) < top - 0.05 and not k.holds(obj)
+    if inside and decision < 8 and (wider := _wider_open(k, into, decision)):
+        return wider
     front = k.point(drawer.pos) - into * float(drawer.size[1] / 2)
-    place = front + 0.17 * into
-    return hand.pick_place(k, k.thing("obj"), np.array([*place[:2], top]), decision)
+    left = np.cross(UP, into)
+    aside = float(front @ left)
+    if k.holds(obj):
+        if float(k.extent(obj)[0][2]) < top + 0.02:
+            return line(k.tip, k.tip + (top + 0.08 - float(k.extent(obj)[0][2])) * UP)
+        past = float(drawer.size[0]) / 2 + BASE_ROOM_M - abs(aside)
+        if past > 0.03:  # the base stands before the open drawer
+            x, y, _ = math.copysign(past, -aside) * left
+            return [hand.drive(float(x), float(y), 0.0)]
+    place = front - aside * left + 0.12 * into
+    return hand.pick_place(k, obj, np.array([*place[:2], top]), decision)
+
+
+def _wider_open(k: Kitchen, into: Array, decision: int) -> Steps:
+    """Push a drawer's front outwards from within, so that a hand has room before the counter."""
+    (joint,) = k.casa.drawer.door_joint_names
+    part = k.part(joint)
+    if part.opening > ROOMY_M:
+        return []
+    panel = max(k.boxes(part.body), key=lambda box: box.reach(UP))
+    point = panel.centre + panel.reach(into) * into + 0.6 * panel.reach(UP) * UP
+    if drive := hand.line_up(point, into, 0.45, decision, aside_m=0.25):
+        return drive
+    yaw = math.atan2(into[1], into[0])
+    down = matrix_to_euler(yaw_matrix(yaw + math.pi / 2) @ DOWN)
+    return hand.push(k, part, point, min(ROOMY_M + 0.03, part.limit), down, press_m=0.03)
 
 
 def _to_dispenser(k: Kitchen, decision: int) -> Steps:
@@ -254,17 +290,31 @@ def _to_dispenser(k: Kitchen, decision: int) -> Steps:
 
 
 def _to_cabinet(k: Kitchen, decision: int) -> Steps:
-    """Take the object from the front and set it on the lowest shelf of the cabinet."""
-    cabinet = k.casa.cab
-    into = k.into(cabinet)
+    """Take the object from the front and set it on the lowest shelf of the cabinet, where nothing
+    stands in the hand's way.
+    """
+    cabinet, obj = k.casa.cab, k.thing("obj")
     regions = cabinet.get_int_sites(relative=False).values()
-    p0, px, py, _ = (k.point(p) for p in min(regions, key=lambda r: float(r[0][2])))
-    middle = p0 + (px - p0) / 2 + (py - p0) / 2
-    thing = k.body(k.thing("obj")).position_m
-    across = np.array([-into[1], into[0], 0.0])
-    room = float(abs((px - p0) @ across)) / 2 - 0.12
-    aside = float(np.clip((thing - middle) @ across, -max(room, 0.0), max(room, 0.0)))
-    return hand.shelve(k, k.thing("obj"), middle + aside * across, into, decision)
+    corner, right, back, _ = map(np.asarray, min(regions, key=lambda r: float(r[0][2])))
+    width = float(np.linalg.norm(right - corner))
+    steps = np.arange(HAND_ROOM_M, max(width - HAND_ROOM_M, HAND_ROOM_M + 0.01), 0.04) / width
+    fronts = [corner + part * (right - corner) for part in steps]
+    standing = k.footprints(corner[2] + 0.01, corner[2] + 0.25, but=obj)
+    free = [front for front in fronts if _is_free(front, back - corner, standing)]
+    thing = k.body(obj).position_m
+    places = [k.point(front + (back - corner) / 2) for front in free or fronts]
+    place = min(places, key=lambda p: float(np.linalg.norm(p - thing)))
+    return hand.shelve(k, obj, place, k.into(cabinet), decision)
+
+
+def _is_free(front: Array, back: Array, standing: list[tuple[Array, Array]]) -> bool:
+    """Whether a hand gets from a shelf's front to its middle past what stands on it."""
+    way = [(front + part * back)[:2] for part in (0.0, 0.25, 0.5)]
+    return all(
+        float(np.linalg.norm(np.maximum(np.maximum(low - p, p - high), 0.0))) > HAND_ROOM_M
+        for low, high in standing
+        for p in way
+    )
 
 
 def _cover(k: Kitchen, decision: int) -> Steps:

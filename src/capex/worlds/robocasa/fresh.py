@@ -24,7 +24,7 @@ import numpy as np
 from capex.errors import CapexError
 from capex.worlds import FRESH, Start
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE
-from capex.worlds.robocasa.restored import CAMERAS, RecordedStarts, reload
+from capex.worlds.robocasa.restored import CAMERAS, RecordedStarts, reload, settings_parsed_once
 from capex.worlds.robosuite.robots import MOBILE
 from capex.worlds.robosuite.starts import CONTROL_HZ, QUIET, ROBOMIMIC_ROBOSUITE, BuiltStart
 
@@ -115,7 +115,7 @@ class KitchenStarts:
         seed = [_SALT, start.seed, start.index - FRESH]
         # Robosuite writes into what it is given.
         env = self._robosuite.make(self._task, seed=seed, **{**copy.deepcopy(kwargs), **QUIET})
-        with _numpy_seeded(seed), _counters_in_order():
+        with _numpy_seeded(seed), _counters_in_order(), settings_parsed_once():
             env.reset()
         xml, meta = env.model.get_xml(), env.get_ep_meta()
         env.set_ep_meta(copy.deepcopy(meta))

@@ -19,10 +19,16 @@ GAP_M, PRESS_M = 0.022, 0.02  # before the fingers touch; behind the surface, to
 TOUCHING_M = 0.03  # nearer than this to where they touch, the fingers go on pushing
 LINE_UP_TRIES = 4  # then the arm tries from where the robot stands
 LEG_M, TURN_RAD = 0.58, 1.5  # of one drive: just under the limits of a base motion
-NEAREST_M = 0.36  # the arm draws a grip no nearer
+# How far ahead a handle is taken, and the nearest to which the arm draws it: a low hand that points
+# ahead meets the end of its wrist's range sooner.
+TAKEN_M, NEAREST_M = 0.60, 0.36
+TAKEN_LOW_M, NEAREST_LOW_M = 0.70, 0.56
 HOVER_M, LIFT_M = 0.10, 0.14  # over a grasp before it, and after it
+# So near to a grasp, where something is in the way, the fingers close as they are.
+NEARLY_M, HANDLE_NEARLY_M = 0.022, 0.03
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
 REACH_M, COMFORT_M = 0.66, 0.52  # what is farther is come near to, until it is so far ahead
+SHOULDER_M = 0.333  # of the Panda, above its mount
 SLANT_RAD = 0.6  # of a hand that takes from the front and above
 # By height, how near to the mount the tip of a hand that points level gets.
 NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
@@ -156,23 +162,30 @@ def handle_of(k: Kitchen, part: Part, into: Array) -> Grip:
     face = part.turned(np.eye(3), 0.0).T @ into  # the way into it, as the part is turned now
     bar = min(k.boxes(part.body), key=lambda box: float(box.centre @ face) - box.reach(face))
     upright = bar.reach(UP) > float(np.max(bar.half_m)) * 0.7
-    hand = facing(into, None if upright else UP, lowered_at(bar.centre))
+    # Of the two ways to turn the hand for a level bar, this one is nearer to how it hangs.
+    hand = facing(into, None if upright else -UP, lowered_at(bar.centre))
     return Grip(bar.centre, hand, _matrix(hand)[:, 2])
 
 
 def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision: int) -> Steps:
     """Take a handle and draw the part open with the arm; where the arm ends, with the base."""
+    low = grip.place[2] < LOW_M
     if k.holds(part.body):
         stops = [part.at(grip.place, o) for o in part.openings(grip.place, goal)]
-        near = [p for p in stops if float(p @ into) >= NEAREST_M]
+        nearest = NEAREST_LOW_M if low else NEAREST_M
+        near = [p for p in stops if float(p @ into) >= nearest]
         if near and float((k.tip - near[-1]) @ into) > 0.02:
             return path(k.tip, near, grip.orientation)
-        x, y, _ = part.at(grip.place, goal) - grip.place
+        # A door is followed a little at a time: the base has less room than the arm.
+        x, y, _ = part.at(grip.place, min(goal, part.opening + 0.5)) - grip.place
         return [drive(float(x), float(y), 0.0)]
-    if drive_there := line_up(grip.place, into, 0.60, decision):
+    if drive_there := line_up(grip.place, into, TAKEN_LOW_M if low else TAKEN_M, decision):
         return drive_there
+    if k.fingers_open and float(np.linalg.norm(k.tip - grip.place)) < HANDLE_NEARLY_M:
+        a_little = part.at(grip.place, min(goal, part.opening + 0.05)) - grip.place
+        return [at(k.tip, "keep", "close"), at(k.tip + a_little)]
     # Below a worktop that stands out over it, a handle is come to from farther before it.
-    before = grip.place - 0.09 * grip.way - (0.06 * into if grip.place[2] < LOW_M else 0.0)
+    before = grip.place - 0.09 * grip.way - (0.06 * into if low else 0.0)
     from_above = grip.way[2] < -0.9
     onto = over(k.tip, before) if from_above else approach(k.tip, before, into)
     way = [at(onto[0], grip.orientation, "open"), *path(onto[0], onto[1:], grip.orientation)]
@@ -209,16 +222,23 @@ def pick_place(
     return _take_from_above(k, box, 0.3 * (decision // 4), clear_m)
 
 
+def thinner_side(box: Box) -> Array:
+    """The horizontal axis along which a box is thinner: the fingers close along it."""
+    sides = [n for n in range(3) if abs(float(box.pose.rotation[2, n])) <= 0.6]
+    thinner = min(sides, key=lambda n: float(box.half_m[n]))
+    return np.asarray(box.pose.rotation[:, thinner])
+
+
 def _take_from_above(k: Kitchen, box: Box, turn: float, clear_m: float) -> Steps:
     """Open above a box, come down on it, close and lift."""
-    upright = [abs(float(box.pose.rotation[2, n])) > 0.6 for n in range(3)]
-    sides = [n for n in range(3) if not upright[n]]
-    axis = box.pose.rotation[:, min(sides, key=lambda n: float(box.half_m[n]))]
+    axis = thinner_side(box)
     orientation = down(math.atan2(axis[1], axis[0]) - math.pi / 2 + turn)
     half = box.reach(UP)
     # The fingers end 1.25 cm below the tip, and must not stand on what the thing lies on.
     rise = half - BELOW_TOP_M if half > TALL_M else max(-0.002, 0.0185 - half)
     take = box.centre + rise * UP
+    if k.fingers_open and float(np.linalg.norm(k.tip - take)) < NEARLY_M:
+        return [at(k.tip, "keep", "close"), *line(k.tip, raised(k.tip, LIFT_M))]
     hover = raised(take, HOVER_M)
     onto = over(k.tip, hover, clear_m)
     way = [at(onto[0], orientation, "open"), *path(onto[0], onto[1:], orientation)]
@@ -293,8 +313,10 @@ def _set_down(k: Kitchen, target: Array, into: Array, hand: Orientation) -> Step
         up = np.array([tip[0], tip[1], height])
         return path(tip, [up, up + across], hand)
     far = float(target @ into)
-    if far > 0.74:
-        x, y, _ = min(0.5, far - 0.70) * into
+    # A shelf is reached less far in than a counter: the arm's length is spent on the height.
+    most = min(0.74, math.sqrt(max(0.76**2 - (height - SHOULDER_M) ** 2, 0.1)))
+    if far > most:
+        x, y, _ = min(0.5, far - most + 0.04) * into
         return [drive(float(x), float(y), 0.0)]
     above = np.array([target[0], target[1], height])
     low = target + 0.008 * UP

@@ -71,15 +71,19 @@ class Kitchen:
         yaw = math.atan2(float(turned[1, 0]), float(turned[0, 0]))
         return float(body.xpos[0]), float(body.xpos[1]), yaw
 
-    def footprints(self, above_m: float, below_m: float) -> list[tuple[Array, Array]]:
-        """Corners on the floor of what can be touched between two heights, robot apart."""
+    def footprints(
+        self, above_m: float, below_m: float, but: str = ""
+    ) -> list[tuple[Array, Array]]:
+        """Corners on the floor of what can be touched between two heights, robot and one body
+        apart; heights and corners are in RoboCasa's world.
+        """
         model = self._model
         found: list[tuple[Array, Array]] = []
         for geom in range(model.ngeom):
             if not (model.geom_contype[geom] or model.geom_conaffinity[geom]):
                 continue
             root = model.body(int(model.body_rootid[model.geom_bodyid[geom]])).name
-            if root.startswith(("robot0", "mobilebase0", "gripper0")):
+            if root == but or root.startswith(("robot0", "mobilebase0", "gripper0")):
                 continue
             if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
                 continue

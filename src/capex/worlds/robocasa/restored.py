@@ -11,8 +11,14 @@ belongs, where to stand before a toaster). The person's actions are not read her
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
+import pickle
+import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -92,7 +98,8 @@ def restore(env: Any, meta: dict[str, Any], xml: str, flat_state: Array) -> None
     """Put an environment into a recorded moment, as RoboCasa's playback does."""
     env.set_ep_meta(copy.deepcopy(meta))
     keep_places(env, xml)
-    env.reset()
+    with settings_parsed_once():
+        env.reset()
     reload(env, env.edit_model_xml(xml), flat_state)
 
 
@@ -105,6 +112,30 @@ def reload(env: Any, xml: str, flat_state: Array) -> None:
     env.update_state()
     for controller in env.robots[0].composite_controller.part_controllers.values():
         controller.new_update = True
+
+
+@contextlib.contextmanager
+def settings_parsed_once() -> Iterator[None]:
+    """RoboCasa reads the settings of a kind of fixture from YAML for each fixture of that kind,
+    135 times a kitchen and most of its time. Here each text is parsed once.
+    """
+    module: Any = sys.modules.get("robocasa.models.scenes.scene_utils")
+    parser = getattr(module, "yaml", None)
+    if parser is None:
+        yield
+        return
+    parse = functools.partial(_parsed, parser.safe_load)
+    # A copy for each reader: RoboCasa writes into what it has read.
+    module.yaml = SimpleNamespace(safe_load=lambda file: pickle.loads(parse(file.read())))
+    try:
+        yield
+    finally:
+        module.yaml = parser
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(parse: Callable[[str], Any], text: str) -> bytes:
+    return pickle.dumps(parse(text))
 
 
 def keep_places(env: Any, xml: str) -> None:
