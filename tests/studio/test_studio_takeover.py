@@ -9,6 +9,7 @@ import pytest
 
 from capex.campaign.fork import fork
 from capex.campaign.replay import replay
+from capex.campaign.status import read_status
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
@@ -118,6 +119,8 @@ def check_the_mark(out, driven):
     assert any(told in str(line.get("request", "")) for line in driven.exchanges())
     (replayed,) = (r for r in replay(out) if r.path == driven.path)
     assert not replayed.difference
+    total = read_status(out).board.total
+    assert (total.driven, total.judged) == (1, total.episodes - 1)  # counted for nobody
     data = load([out])
     assert driven.index not in {e.start for e in data.episodes}
     (row,) = (row for row in data.invalid if row.error == TAKEN_OVER)
