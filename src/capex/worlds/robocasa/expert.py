@@ -9,8 +9,8 @@ interface that a model sees.
 from __future__ import annotations
 
 import math
-from typing import Any
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -296,7 +296,8 @@ def _to_cabinet(k: Kitchen, decision: int) -> Steps:
     """
     cabinet, obj = k.casa.cab, k.thing("obj")
     regions: list[Any] = list(cabinet.get_int_sites(relative=False).values())
-    corner, right, back, _ = map(np.asarray, min(regions, key=lambda r: float(r[0][2])))
+    lowest: Any = min(regions, key=lambda region: float(region[0][2]))
+    corner, right, back, _ = (np.asarray(point) for point in lowest)
     width = float(np.linalg.norm(right - corner))
     steps = np.arange(HAND_ROOM_M, max(width - HAND_ROOM_M, HAND_ROOM_M + 0.01), 0.04) / width
     fronts = [corner + part * (right - corner) for part in steps]
