@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pytest
 
+from capex.campaign.asking import Sharing
+from capex.campaign.core import Core, Lease
 from capex.campaign.fork import fork
 from capex.campaign.replay import replay
 from capex.campaign.status import read_status
+from capex.campaign.wheel import Wheel
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
@@ -103,6 +107,23 @@ def test_a_rig_stands_still_without_its_driver_until_it_is_handed_back(browser, 
         (turn,) = driven(out, chain.path.name, 0)
         assert (turn["by"], turn["steps"] >= 6) == ("Ada", True)
         quiet(browser, address)
+
+
+def test_who_drives_and_does_nothing_leaves_the_core_to_others():
+    core, wheel = Core(), Wheel(lambda message: None)
+
+    def another():
+        core.take()  # waits until the person has been idle for a while
+        core.give()
+        wheel.leave()
+
+    with Lease(core) as lease:
+        sharing, other = Sharing(wheel, lease), threading.Thread(target=another)
+        other.start()
+        while (asked := sharing.take(0.2)) is None:
+            assert core.busy  # ours again whenever something is to be done
+        other.join()
+        assert asked == "leave"
 
 
 def check_the_mark(out, driven):

@@ -166,8 +166,8 @@ function watch(host, [run, chain, start], shell) {
     const still = view.dataset.camera.match(/wrist|hand/); // it moves with the hand, which is in no place of an older picture
     const moved = state.step > state.deciding.step;
     view.querySelector("svg")?.remove();
-    (view.querySelector("canvas") ?? view.firstChild).after(overlay(camera, state.plan, still ? null : state.now, choose, moved && view.dataset.camera === large ? "now" : ""));
-    view.querySelector("figcaption").textContent = view.dataset.frames ? `${view.dataset.camera}, live; the plan is that of step ${state.deciding.step}` : `${view.dataset.camera}, seen at step ${state.deciding.step}${moved && !still && view.dataset.camera === large ? `; the ring is the hand at step ${state.step}` : ""}`;
+    (view.querySelector("canvas") ?? view.firstChild).after(overlay(camera, still && view.dataset.frames ? null : state.plan, still ? null : state.now, choose, moved && view.dataset.camera === large ? "now" : ""));
+    view.querySelector("figcaption").textContent = view.dataset.frames ? `${view.dataset.camera}, live${still ? "" : `; the plan is that of step ${state.deciding.step}`}` : `${view.dataset.camera}, seen at step ${state.deciding.step}${moved && !still && view.dataset.camera === large ? `; the ring is the hand at step ${state.step}` : ""}`;
   }
 
   function choose(k) {
