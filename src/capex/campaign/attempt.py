@@ -184,9 +184,9 @@ def run_attempt(
     ledger = Ledger(
         work.price, work.budgets(demonstrator.name, job.method), spend, labels, work.rate
     )
-    model = demonstrator.model
-    waits = model is not None and not with_defaults(model).computes_here
-    progress = _Progress(ledger, tell, waits)
+    asked = demonstrator.model
+    elsewhere = asked is not None and not with_defaults(asked).computes_here
+    progress = _Progress(ledger, tell, elsewhere)
     lease = Lease(core or Core(), progress.phase)
     ledger.check = lease.check
     paid = chain.unfinished(slot.start)
@@ -256,9 +256,10 @@ def run_attempt(
                 placed["verdicts_seen"] = {s: v and v["verdict"] for s, v in seen.items()}
             if begun is not None:
                 placed |= begun.note(writer.folder, episode.record)
-            extra = {**episode.record.extra, **placed}
-            written = scrub(replace(episode.record, extra=extra).as_json())
-            record = from_json(written)
+            record = replace(episode.record, extra={**episode.record.extra, **placed})
+            whole = record.as_json()
+            if (written := scrub(whole)) is not whole:
+                record = from_json(written)
             timing: dict[str, Any] = {
                 "episode_s": _seconds(episode, lease.model_s),
                 "reset_s": episode.reset_s,

@@ -12,6 +12,7 @@ there and is not read. Line breaks inside a field count as spaces.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -154,9 +155,14 @@ def template_text(method: MethodSettings, template: Path | None = None) -> str:
             return template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CapexError(f"the prompt file {template} cannot be read: {error}") from None
-    packaged = resources.files(__package__) / f"{method.prompt}.txt"
+    return _packaged(method.prompt)
+
+
+@functools.cache
+def _packaged(name: str) -> str:
+    packaged = resources.files(__package__) / f"{name}.txt"
     if not packaged.is_file():
-        raise UnknownName("prompt", method.prompt, ("capex", "base"))
+        raise UnknownName("prompt", name, ("capex", "base"))
     return packaged.read_text(encoding="utf-8")
 
 
