@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from capex.campaign.asking import Sharing
+from capex.campaign.asking import Asking, Sharing
 from capex.campaign.core import Core, Lease
 from capex.campaign.fork import fork
 from capex.campaign.replay import replay
@@ -21,7 +22,7 @@ from capex.method.record import TAKEOVERS
 from capex.report.data import TAKEN_OVER, load
 from capex.run import load_run
 from capex.run.live import read_events, under_way
-from capex.run.requests import driven, requested
+from capex.run.requests import driven, request, requested, withdraw
 from capex.run.store import Run
 from studio_pages import browser as browser
 from studio_pages import quiet, running_campaign, serving, small_rig
@@ -124,6 +125,25 @@ def test_who_drives_and_does_nothing_leaves_the_core_to_others():
             assert core.busy  # ours again whenever something is to be done
         other.join()
         assert asked == "leave"
+
+
+@pytest.mark.parametrize("released", ["pause and go on", "ended beside the robot"])
+def test_a_robot_whose_driver_vanished_is_released_without_a_second_one(tmp_path, released):
+    ended = threading.Event()
+    with Lease(Core()) as lease:
+        asking = Asking(
+            tmp_path, "chain", 0, lease, lambda *_, **__: None, False, end_now=ended.is_set
+        )
+        left = SimpleNamespace(row={"steps": 0}, wish=SimpleNamespace(by="Ada"), ended="leave")
+        asking._handed_back(left, real_time=True)
+        assert asking._paused()
+        if released == "pause and go on":
+            request(tmp_path, "pause", "Ben")
+            assert asking._paused()
+            withdraw(tmp_path, "pause")
+        else:
+            ended.set()
+        assert not asking._paused()
 
 
 def check_the_mark(out, driven):
