@@ -31,6 +31,9 @@ from capex.run import load_run
 from capex.run.steps import read_steps
 
 SIZE = 256
+# The last action is repeated so often: people go on for a moment, and the state after the last
+# recorded one has to be simulated without what a controller remembers.
+AFTER = 2
 
 
 def record(episode: Any, folder: Path) -> tuple[bool, dict[str, Any], dict[str, Any]]:
@@ -53,6 +56,8 @@ def record(episode: Any, folder: Path) -> tuple[bool, dict[str, Any], dict[str, 
     for action, state in zip(steps["actions"], steps["states"][1:], strict=True):
         wrapped.step(np.array(action))
         equal = equal and np.array_equal(suite.sim.get_state().flatten(), state[:size])
+    for _ in range(AFTER):
+        wrapped.step(np.array(steps["actions"][-1]))
     success = bool(suite._check_success())
     wrapped.close()
     return equal and success, frames, built.env_args

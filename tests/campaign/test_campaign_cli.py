@@ -222,6 +222,25 @@ def test_status_of_a_campaign_that_runs_elsewhere_that_died_and_that_paused(shm)
     assert status.state == "not running; the same command continues it"
 
 
+def test_what_a_person_drove_counts_for_nobody_until_its_start_ran_again():
+    line = ChainLine("a", wanted=3)
+    line.add(0, False, 10, 0)
+    line.add(1, True, 10, 1, driven=True)
+    assert (line.episodes, line.successes, line.judged, line.driven, line.unjudged) == (
+        2,
+        0,
+        1,
+        1,
+        0,
+    )
+    assert line.history.solved == [False, None]  # no forecast goes by it
+    line.rejudge({0: False})  # a person judged it invalid
+    assert (line.episodes, line.driven, line.unjudged) == (1, 0, 0)
+    line.add(1, True, 10, 1)
+    line.rejudge({0: False, 1: True})
+    assert (line.successes, line.judged, line.unjudged) == (1, 2, 0)
+
+
 def test_the_forecast_joins_both_uncertainties():
     def end(board: Board, chain: str, success: bool, cost: float | None) -> None:
         start = board.lines[chain].episodes

@@ -61,6 +61,10 @@ def test_a_moved_block_differs_by_where_it_was_and_where_it_is():
     same = compare(scene(10), scene(10))
     assert (same.score, same.changed) == (0.0, 0.0)
     near, far = compare(scene(10), scene(14)), compare(scene(10), scene(50))
+    assert not same.spots
+    (first, second) = sorted(far.spots)  # where the block was, and where it is
+    assert first == pytest.approx((10 / 80, 20 / 60, 30 / 80, 40 / 60), abs=0.04)
+    assert second == pytest.approx((50 / 80, 20 / 60, 70 / 80, 40 / 60), abs=0.04)
     assert 0 < near.score < far.score < 1
     assert near.changed == 2 * 4 * 20 / (60 * 80)
     assert far.changed == 2 * 20 * 20 / (60 * 80)

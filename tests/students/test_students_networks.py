@@ -184,6 +184,17 @@ def test_backbone_weights_load_from_a_file_and_a_wrong_one_is_refused(tmp_path):
         load_backbone(ResNet18("frozen", 16), tmp_path / "resnet18.pth")
 
 
+def test_one_product_gives_every_blocks_modulation():
+    net, instruction = ResNet18("group", 16, language=8), torch.randn(3, 8)
+    for film in net.films:
+        nn.init.normal_(film.lang_proj.weight)
+        nn.init.normal_(film.lang_proj.bias)
+    for film, (scale, shift) in zip(net.films, net.modulations(instruction), strict=True):
+        beta, gamma = film.lang_proj(instruction).chunk(2, dim=1)
+        assert torch.allclose(scale, 1 + gamma, atol=1e-5)
+        assert torch.allclose(shift, beta, atol=1e-5)
+
+
 def test_the_fused_kernels_give_torchs_numbers():
     """In Triton's interpreter: the arithmetic of the GPU's kernels, without a GPU. Triton is made for Linux alone; elsewhere that is said."""
     script = Path(__file__).parents[2] / "scripts" / "check_kernels.py"
@@ -223,6 +234,7 @@ def test_the_fused_kernels_compile_for_a_gpu_that_is_not_here(
     kernel, chosen, monkeypatch, tmp_path
 ):
     """What the interpreter lets pass, a name that changes its type, stops the compiler."""
+    pytest.importorskip("triton")
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from capex.campaign.asking import Asking, Sharing
+from capex.campaign.core import Core, Lease
 from capex.campaign.fork import fork
 from capex.campaign.replay import replay
+from capex.campaign.status import read_status
+from capex.campaign.wheel import Wheel
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
@@ -16,7 +22,7 @@ from capex.method.record import TAKEOVERS
 from capex.report.data import TAKEN_OVER, load
 from capex.run import load_run
 from capex.run.live import read_events, under_way
-from capex.run.requests import driven, requested
+from capex.run.requests import driven, request, requested, withdraw
 from capex.run.store import Run
 from studio_pages import browser as browser
 from studio_pages import quiet, running_campaign, serving, small_rig
@@ -104,6 +110,42 @@ def test_a_rig_stands_still_without_its_driver_until_it_is_handed_back(browser, 
         quiet(browser, address)
 
 
+def test_who_drives_and_does_nothing_leaves_the_core_to_others():
+    core, wheel = Core(), Wheel(lambda message: None)
+
+    def another():
+        core.take()  # waits until the person has been idle for a while
+        core.give()
+        wheel.leave()
+
+    with Lease(core) as lease:
+        sharing, other = Sharing(wheel, lease), threading.Thread(target=another)
+        other.start()
+        while (asked := sharing.take(0.2)) is None:
+            assert core.busy  # ours again whenever something is to be done
+        other.join()
+        assert asked == "leave"
+
+
+@pytest.mark.parametrize("released", ["pause and go on", "ended beside the robot"])
+def test_a_robot_whose_driver_vanished_is_released_without_a_second_one(tmp_path, released):
+    ended = threading.Event()
+    with Lease(Core()) as lease:
+        asking = Asking(
+            tmp_path, "chain", 0, lease, lambda *_, **__: None, False, end_now=ended.is_set
+        )
+        left = SimpleNamespace(row={"steps": 0}, wish=SimpleNamespace(by="Ada"), ended="leave")
+        asking._handed_back(left, real_time=True)
+        assert asking._paused()
+        if released == "pause and go on":
+            request(tmp_path, "pause", "Ben")
+            assert asking._paused()
+            withdraw(tmp_path, "pause")
+        else:
+            ended.set()
+        assert not asking._paused()
+
+
 def check_the_mark(out, driven):
     record = driven.record
     (turn,) = record.extra[TAKEOVERS]
@@ -118,6 +160,8 @@ def check_the_mark(out, driven):
     assert any(told in str(line.get("request", "")) for line in driven.exchanges())
     (replayed,) = (r for r in replay(out) if r.path == driven.path)
     assert not replayed.difference
+    total = read_status(out).board.total
+    assert (total.driven, total.judged) == (1, total.episodes - 1)  # counted for nobody
     data = load([out])
     assert driven.index not in {e.start for e in data.episodes}
     (row,) = (row for row in data.invalid if row.error == TAKEN_OVER)

@@ -314,7 +314,7 @@ def test_settings_are_parsed_once_and_read_as_copies(
     parser = module.yaml = SimpleNamespace(safe_load=safe_load)
     monkeypatch.setitem(sys.modules, "robocasa.models.scenes.scene_utils", module)
     text.write_text("size: [1, 2]")
-    with settings_parsed_once():
+    with settings_parsed_once(), settings_parsed_once():
         for _ in range(3):
             with text.open() as file:
                 settings = module.yaml.safe_load(file)

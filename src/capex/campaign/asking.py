@@ -152,7 +152,7 @@ class Asking:
 
     def _handed_back(self, takeover: Takeover, real_time: bool) -> None:
         """Whoever vanished leaves this attempt standing still: a simulated one for a while, a robot
-        until somebody takes it over again.
+        until somebody takes it over again, pauses the run and lets it go on, or ends the attempt.
         """
         self.lease.phase("simulating")
         if takeover.row["steps"]:
@@ -181,7 +181,7 @@ class Asking:
             self.lease.hold(self._paused)
 
     def _paused(self) -> bool:
-        if self._gone and time.monotonic() > self._gone_until_s:
-            self._gone = ""
-        asked = bool(self._gone) or requests.requested(self.run, "pause") is not None
-        return asked and not requests.wished(*self._place)
+        asked = requests.requested(self.run, "pause") is not None
+        if asked or self.end_now() or time.monotonic() > self._gone_until_s:
+            self._gone = ""  # from now on somebody else decides
+        return (asked or bool(self._gone)) and not requests.wished(*self._place)

@@ -214,8 +214,8 @@ def run_attempt(
         ending = Ending(writer, facts, slot.position, ledger, lease.clock, robot)
         standby = Standby(run_dir, chain.path.name, lease.check)
         screens = Screens(env, writer.folder)
-        waits = standby, (ending.begin, screens.begin), lease.phase
-        arranging = Arranging(chain, writer.folder, operator, scenes, *waits)
+        beside = standby, (ending.begin, screens.begin), lease.phase
+        arranging = Arranging(chain, writer.folder, operator, scenes, *beside)
         shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
         shown |= {"screens": env.spec.real_time}

@@ -114,7 +114,8 @@ class ChainLine:
         rows = rows.reshape(len(starts), len(AMOUNTS))
         sums = rows.sum(axis=0)
         share = np.divide(_row(self.all_taken), sums, out=np.ones(len(AMOUNTS)), where=sums > 0)
-        solved = [self.outcomes[start] for start in starts]
+        # What a person drove tells as little of the model as what nobody judged.
+        solved = [None if start in self.driven_starts else self.outcomes[start] for start in starts]
         return History(self.chain, solved, rows * share, self.learns)
 
     def as_json(self) -> dict[str, Any]:
@@ -147,6 +148,8 @@ class ChainLine:
     def rejudge(self, successes: Mapping[int, bool | None]) -> None:
         """What people judged since, by start."""
         self.episodes = len(successes)
+        self.driven_starts &= successes.keys()
+        self.driven = len(self.driven_starts)
         counted = [s for start, s in successes.items() if start not in self.driven_starts]
         self.judged = sum(success is not None for success in counted)
         self.successes = sum(success is True for success in counted)
@@ -160,11 +163,12 @@ class ChainLine:
         """
         self.episodes += 1
         if driven:
-            self.driven += 1
             self.driven_starts.add(start)
         else:
+            self.driven_starts.discard(start)
             self.judged += success is not None
             self.successes += success is True
+        self.driven = len(self.driven_starts)
         self.outcomes[start], self.places[start] = success, place
         self.steps += steps
 
@@ -329,7 +333,7 @@ class Board:
         return ev.Forecast(
             episodes=n,
             successes=won,
-            usd_per_success=known * total.judged / won if won and sure and most else None,
+            usd_per_success=known * (n - total.unjudged) / won if won and sure and most else None,
             usd_per_success_low=each.low if most else None,
             usd_per_success_high=each.high if won and most else None,
             rest_usd=rest * known if rest is not None and sure else None,

@@ -311,7 +311,7 @@ def _settle(episode: LoadedEpisode) -> _Settled:
 
 
 def _unjudged(settled: _Settled) -> bool:
-    return settled.whole and settled.success is None
+    return settled.whole and settled.success is None and not settled.driven
 
 
 def _to_run_again(loaded: LoadedChain, settled: Mapping[int, _Settled]) -> dict[int, int]:

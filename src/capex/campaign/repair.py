@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,15 +114,10 @@ def collect_command(run: Run) -> str | None:
             "campaign_usd": plan["campaign_usd"],
         }
         words |= {"seed": settings["seed"] or None, "out": str(run.path)}
-        given = {
-            k: float(v) if k == "campaign_usd" and v is not None else v for k, v in words.items()
-        }
-        if (
-            json.loads(
-                json.dumps(resolve(settings["tasks"], given).as_begun(run.manifest).identity)
-            )
-            != settings
-        ):
+        taus = {arm["tau"] for arm in settings["arms"].values() if arm["confidence"]}
+        ways = [words, *({**words, "tau": tau} for tau in taus if len(taus) == 1)]
+        chosen = next((way for way in ways if _identity(run, way) == settings), None)
+        if chosen is None:
             return None
     except (CapexError, KeyError, TypeError, ValueError):
         return None
@@ -132,7 +127,7 @@ def collect_command(run: Run) -> str | None:
         tasks.setdefault(world, []).append(task)
     flags = [
         part
-        for name, value in words.items()
+        for name, value in chosen.items()
         if value is not None
         for part in (f"--{name.replace('_', '-')}", str(value))
     ]
@@ -144,3 +139,11 @@ def collect_command(run: Run) -> str | None:
             *flags,
         ]
     )
+
+
+def _identity(run: Run, words: Mapping[str, Any]) -> Any:
+    """The settings of a campaign that is begun with these flags, as the manifest has them."""
+    usd = words["campaign_usd"]
+    given = {**words, "campaign_usd": None if usd is None else float(usd)}
+    tasks = run.manifest["settings"]["tasks"]
+    return json.loads(json.dumps(resolve(tasks, given).as_begun(run.manifest).identity))

@@ -154,8 +154,9 @@ class MatchView:
             write_bytes(self._live / f"{name}.jpg", _jpeg(image))
         score, changed = totals or (None, None)
         cameras = {name: name in differences for name in live}
-        told = {"scene": self._title, "cameras": cameras, "score": score, "changed": changed}
-        told["spots"] = {name: difference.spots for name, difference in differences.items()}
+        spots = {name: difference.spots for name, difference in differences.items()}
+        told: dict[str, Any] = {"scene": self._title, "cameras": cameras, "score": score}
+        told |= {"changed": changed, "spots": spots}
         write_json(self._live / SCENE, {**self._about, **told})
         return totals
 

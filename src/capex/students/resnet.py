@@ -76,8 +76,8 @@ class BasicBlock(nn.Module):
 
 
 class FilmLayer(nn.Module):
-    """Scale and shift by an instruction's embedding: relu((1 + gamma) x + beta); at first the
-    identity. The block that they belong to applies them.
+    """The parameters, under the released checkpoint's names, of a block's scale and shift by an
+    instruction's embedding: relu((1 + gamma) x + beta), at first the identity.
     """
 
     def __init__(self, language: int, channels: int):
@@ -130,8 +130,7 @@ class ResNet18(nn.Module):
         """Of every block 1 + gamma and beta, both (B, C), for an instruction (B, language): one
         product for all.
         """
-        assert self.films is not None
-        layers = [film.get_submodule("lang_proj") for film in self.films]
+        layers = [film.get_submodule("lang_proj") for film in self.films or ()]
         weight, bias = (
             torch.cat([layer.get_parameter(name) for layer in layers])
             for name in ("weight", "bias")
@@ -142,6 +141,8 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor, instruction: Tensor | None = None) -> Tensor:
         """Images (B, 3, H, W) already normalised."""
+        if (instruction is None) != (self.films is None):
+            raise ValueError("an instruction belongs to a modulated network, and to no other")
         films = [None] * 8 if instruction is None else self.modulations(instruction)
         x = F.max_pool2d(convolve(self.conv1, self.bn1, x), 3, 2, 1)
         for block, film in zip(self.blocks(), films, strict=True):

@@ -181,7 +181,9 @@ export function became(plan) {
   if (halted < Infinity) return `waypoint ${halted + 1} of ${plan.waypoints.length} ${plainly(plan.outcomes[halted].report)}${left > 0 ? `, so that ${left === 1 ? "the one" : `the ${left}`} after it did not run` : ""}.`;
   const ran = Object.values(plan.outcomes ?? {}).filter((o) => ["done", "drove"].includes(fate(o.status))).length;
   const rest = plan.waypoints.length - plan.count;
-  return `${ran < plan.waypoints.length ? `waypoints 1 to ${ran} of ${plan.waypoints.length} were` : ran === 1 ? "its waypoint was" : `all ${ran} waypoints were`} reached${rest ? `, the other ${rest} waited for another look` : ""}.`;
+  const size = plan.waypoints.length;
+  const which = ran === size ? (size === 1 ? "its waypoint was" : `all ${size} waypoints were`) : ran === 1 ? `waypoint 1 of ${size} was` : `waypoints 1 to ${ran} of ${size} were`;
+  return ran ? `${which} reached${rest ? `, the other ${rest} waited for another look` : ""}.` : `none of its ${size} waypoints ran.`;
 }
 
 const item = (colour, words, hollow = false) => h("li", {}, h("i", { class: hollow ? "ring" : "", style: { "--trust": colour } }), words);

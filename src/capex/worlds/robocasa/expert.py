@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -146,7 +147,7 @@ def _slide_rack(k: Kitchen, decision: int) -> Steps:
     part = k.part(fixture._joint_names["rack"])
     goal = part.limit + 0.01 if k.casa.should_pull else 0.0
     edge = min(k.boxes(part.body), key=lambda box: float(box.centre @ into))
-    left = np.cross(UP, into)
+    left: Array = np.cross(UP, into).astype(np.float64)
     aside = float(edge.centre @ left)
     nearer = math.copysign(min(abs(aside), edge.reach(left) - 0.06), aside)
     way = part.way(edge.centre, goal)
@@ -294,8 +295,9 @@ def _to_cabinet(k: Kitchen, decision: int) -> Steps:
     stands in the hand's way.
     """
     cabinet, obj = k.casa.cab, k.thing("obj")
-    regions = cabinet.get_int_sites(relative=False).values()
-    corner, right, back, _ = map(np.asarray, min(regions, key=lambda r: float(r[0][2])))
+    regions: list[Any] = list(cabinet.get_int_sites(relative=False).values())
+    lowest: Any = min(regions, key=lambda region: float(region[0][2]))
+    corner, right, back, _ = (np.asarray(point) for point in lowest)
     width = float(np.linalg.norm(right - corner))
     steps = np.arange(HAND_ROOM_M, max(width - HAND_ROOM_M, HAND_ROOM_M + 0.01), 0.04) / width
     fronts = [corner + part * (right - corner) for part in steps]

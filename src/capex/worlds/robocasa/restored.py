@@ -18,7 +18,7 @@ import pickle
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -121,16 +121,29 @@ def settings_parsed_once() -> Iterator[None]:
     """
     module: Any = sys.modules.get("robocasa.models.scenes.scene_utils")
     parser = getattr(module, "yaml", None)
-    if parser is None:
+    if parser is None or isinstance(parser, _ParsedOnce):
         yield
         return
-    parse = functools.partial(_parsed, parser.safe_load)
-    # A copy for each reader: RoboCasa writes into what it has read.
-    module.yaml = SimpleNamespace(safe_load=lambda file: pickle.loads(parse(file.read())))
+    module.yaml = _ParsedOnce(parser)
     try:
         yield
     finally:
         module.yaml = parser
+
+
+@dataclass(frozen=True)
+class _ParsedOnce:
+    """PyYAML, but for what it has parsed before."""
+
+    parser: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.parser, name)
+
+    def safe_load(self, stream: Any) -> Any:
+        """A copy for each reader: RoboCasa writes into what it has read."""
+        text = stream.read() if hasattr(stream, "read") else stream
+        return pickle.loads(_parsed(self.parser.safe_load, text))
 
 
 @functools.lru_cache(maxsize=256)

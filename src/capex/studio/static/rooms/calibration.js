@@ -44,7 +44,7 @@ function compared(stated, calibrated) {
 
 // What a person wants to know: may the confidences be believed?
 function verdict(predictors) {
-  if (!predictors.length) return "Nothing can be said yet: no waypoint was executed with a confidence.";
+  if (!predictors.length) return ["Nothing can be said yet: no waypoint was executed with a confidence."];
   const of = Object.fromEntries(predictors.map((p) => [p.name, p]));
   const best = of.calibrated ?? of.stated;
   const reached = best.bins.reduce((n, b) => n + b.reached * b.count, 0) / best.n;
@@ -56,7 +56,7 @@ function verdict(predictors) {
   if (worst) words.push(`Not everywhere: where it says about ${confidence(worst.predicted)}, ${percent(worst.reached)} were reached (${count(worst.count, "waypoint")}), so there it is too ${worst.predicted > worst.reached ? "sure" : "unsure"}.`);
   if (of.calibrated && of.stated) words.push(compared(of.stated, of.calibrated));
   if (best.n < 100) words.push(`Only ${count(best.n, "waypoint")}: a small sample, take it as a hint.`);
-  return words.join(" ");
+  return words;
 }
 
 // Every waypoint: in the order of the chain, as high as its confidence, coloured by what became of it.
@@ -147,7 +147,8 @@ async function show(host, [run, wanted], shell) {
     host.append(h("p", { class: "hint" }, "No waypoint of this chain carries a confidence."));
     return () => {};
   }
-  host.append(h("p", { class: "next" }, verdict(data.predictors)));
+  const [first, ...more] = verdict(data.predictors);
+  host.append(h("p", { class: "next" }, first), ...(more.length ? [h("p", { class: "story" }, more.join(" "))] : []));
   const go = (episode, decision) => { location.hash = path("episode", run, data.chain, `${episode}@${decision}`); };
   const left = h("div", {}), right = h("div", {});
   host.append(h("div", { class: "watch two-thirds" }, left, right));

@@ -55,7 +55,7 @@ function story(episode) {
   return [how, episode.turns.length && kept, helped].filter(Boolean).join(" ");
 }
 
-const result = (episode) => [outcome(episode.success), episode.takeovers.length > 0 && [" ", term("with help"), ": not counted"]];
+const result = (episode) => [outcome(episode.success), episode.takeovers.length > 0 && h("span", { class: "muted" }, " ", term("with help"), ": not counted")];
 
 class Side {
   constructor(of, episode, box) {

@@ -103,9 +103,10 @@ function watch(host, [run, chain, start], shell) {
   const part = (name) => h("div", { class: name });
   const head = part("head"), pictures = part("pictures"), say = h("p", { class: "next", role: "status", "aria-live": "polite" }), table = part("table"), words = part("words"), memory = part("memory"), controls = part("controls");
   const standing = h("p", { class: "standing", role: "status" }), buttons = part("buttons");
+  const key = h("div", { class: "key-of", hidden: true }, legend());
   let asked = {};
   controls.append(standing, buttons);
-  host.append(head, say, h("div", { class: "watch" }, h("div", { class: "see" }, pictures), h("div", { class: "know" }, table, legend(), words, memory)), controls);
+  host.append(head, say, h("div", { class: "watch" }, h("div", { class: "see" }, pictures), h("div", { class: "know" }, table, key, words, memory)), controls);
 
   const address = (sha) => `api/live/picture?${query({ run, chain: where.chain, start: where.start, sha })}`;
 
@@ -116,7 +117,7 @@ function watch(host, [run, chain, start], shell) {
     const meters = [d && `decision ${d.decision}`, d && ["step ", h("span", { class: "at" }, String(state.step)), ` of ${f.horizon} `, h("small", {}, "(", term("horizon"), ")")], h("span", { class: "more" }, `${total(state.tokens).toLocaleString("en")} tokens · `, money(state.usd, f.stand_in))].filter(Boolean);
     head.replaceChildren(
       h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
-      h("div", { class: "row title" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), state.ended && outcome(state.ended.success), pill()),
+      h("div", { class: "row title" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, [f.task ?? (chainWords(where.chain ?? "").task || run), where.start !== undefined && `start ${where.start}`].filter(Boolean).join(", ")), state.ended && outcome(state.ended.success), pill()),
       h("div", { class: "row meta muted" }, h("span", {}, f.arm ?? ""), h("span", {}, modelName(f.model) ?? ""), standIn(f.stand_in), h("span", { class: "push meters" }, meters.map((m, k) => [k > 0 && h("span", { class: k === meters.length - 1 ? "more" : "" }, " · "), m]))));
   }
 
@@ -134,7 +135,7 @@ function watch(host, [run, chain, start], shell) {
   function drawStanding() {
     const pausing = moving() ? `Pausing: the robot moves until this plan ends, waypoint ${state.plan.current + 1} of ${state.plan.count}.` : `Pausing: the plan that the model thinks about is still carried out, then the robot stands still.`;
     const gone = state.paused && state.paused.gone;
-    const words = state.ended ? "" : gone && !state.driver ? `The page of ${gone} is gone: this attempt alone stands still, ${state.paused.until ? `until ${new Date(1000 * state.paused.until).toLocaleTimeString()}; then the model goes on, unless somebody takes over.` : "until somebody takes it over and hands it back."}` : !asked.pause ? "" : state.driver ? "Paused, but for whoever drives." : state.paused ? `Paused: the robot stands still since step ${state.step}.` : state.deciding ? pausing : "Paused: no attempt begins.";
+    const words = state.ended ? "" : gone && !state.driver && !asked.pause ? `The page of ${gone} is gone: this attempt alone stands still, ${state.paused.until ? `until ${new Date(1000 * state.paused.until).toLocaleTimeString()}; then the model goes on, unless somebody takes over.` : "until somebody takes it over, or presses Pause and then Go on."}` : !asked.pause ? "" : state.driver ? "Paused, but for whoever drives." : state.paused ? `Paused: the robot stands still since step ${state.step}.` : state.deciding ? pausing : "Paused: no attempt begins.";
     standing.replaceChildren(...[pill(), words && h("b", {}, words), words && asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause`)].filter(Boolean));
   }
 
@@ -165,8 +166,8 @@ function watch(host, [run, chain, start], shell) {
     const still = view.dataset.camera.match(/wrist|hand/); // it moves with the hand, which is in no place of an older picture
     const moved = state.step > state.deciding.step;
     view.querySelector("svg")?.remove();
-    (view.querySelector("canvas") ?? view.firstChild).after(overlay(camera, state.plan, still ? null : state.now, choose, moved && view.dataset.camera === large ? "now" : ""));
-    view.querySelector("figcaption").textContent = view.dataset.frames ? `${view.dataset.camera}, live; the plan is that of step ${state.deciding.step}` : `${view.dataset.camera}, seen at step ${state.deciding.step}${moved && !still && view.dataset.camera === large ? `; the ring is the hand at step ${state.step}` : ""}`;
+    (view.querySelector("canvas") ?? view.firstChild).after(overlay(camera, still && view.dataset.frames ? null : state.plan, still ? null : state.now, choose, moved && view.dataset.camera === large ? "now" : ""));
+    view.querySelector("figcaption").textContent = view.dataset.frames ? `${view.dataset.camera}, live${still ? "" : `; the plan is that of step ${state.deciding.step}`}` : `${view.dataset.camera}, seen at step ${state.deciding.step}${moved && !still && view.dataset.camera === large ? `; the ring is the hand at step ${state.step}` : ""}`;
   }
 
   function choose(k) {
@@ -176,6 +177,7 @@ function watch(host, [run, chain, start], shell) {
 
   function drawPlans() {
     for (const view of pictures.children) if (state.deciding) drawPlan(view);
+    key.hidden = !state.deciding;
     if (state.plan) {
       say.textContent = (!state.ended && sentence(state.plan, state.facts?.tau)) || "";
       table.replaceChildren(planTable(state.plan, state.facts?.tau, choose, `Plan of decision ${state.deciding?.decision}`));
