@@ -167,7 +167,7 @@ export function sentence(plan, tau) {
   const deferred = plan.waypoints.length - plan.count;
   const tail = deferred ? ` ${deferred === 1 ? "The last one waits" : `The last ${deferred} wait`} for another look: trust falls below ${confidence(tau)}.` : "";
   const halted = haltedAt(plan);
-  if (halted < Infinity) return `Waypoint ${halted + 1} ${plan.outcomes[halted].report}. The model looks again.`;
+  if (halted < Infinity) return `Waypoint ${halted + 1} ${plainly(plan.outcomes[halted].report)}. The model looks again.`;
   if (!next) return `${plan.count === 1 ? "The waypoint" : `All ${plan.count} waypoints`}${deferred ? ` that ${plan.count === 1 ? "was" : "were"} trusted` : ""} ran; now the model looks again.${tail}`;
   const p = trust(next.row);
   const sure = p === null || p === undefined ? "" : `, trusted ${confidence(p)}${next.row.calibrated !== null && next.row.stated !== null ? ` (the model says ${confidence(next.row.stated)})` : ""}`;
@@ -183,7 +183,8 @@ export function became(plan) {
   const rest = plan.waypoints.length - plan.count;
   const size = plan.waypoints.length;
   const which = ran === size ? (size === 1 ? "its waypoint was" : `all ${size} waypoints were`) : ran === 1 ? `waypoint 1 of ${size} was` : `waypoints 1 to ${ran} of ${size} were`;
-  return ran ? `${which} reached${rest ? `, the other ${rest} waited for another look` : ""}.` : `none of its ${size} waypoints ran.`;
+  const waited = rest ? `, the last ${rest === 1 ? "one" : rest} waited for another look` : "";
+  return ran ? `${which} reached${waited}.` : size === 1 ? "its waypoint did not run." : `none of its ${size} waypoints ran.`;
 }
 
 const item = (colour, words, hollow = false) => h("li", {}, h("i", { class: hollow ? "ring" : "", style: { "--trust": colour } }), words);

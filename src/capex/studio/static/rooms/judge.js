@@ -16,7 +16,7 @@ async function overview(host) {
     host.append(h("p", { class: "hint" }, "No attempt below these folders is judged by a person: the worlds judge their own."));
     return;
   }
-  host.append(h("div", { class: "scroll" }, h("table", { class: "runs" },
+  host.append(h("div", { class: "scroll" }, h("table", { class: "runs waiting-runs" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Run"), h("th", { scope: "col", class: "r" }, "Wait for a verdict"), h("th", { scope: "col", class: "r" }, "Judged"), h("th", {}))),
     h("tbody", {}, runs.map((row) => h("tr", {}, h("td", {}, h("a", { href: path("judge", row.run) }, row.run)), h("td", { class: "r" }, h("b", {}, String(row.waiting))), h("td", { class: "r" }, `${row.attempts - row.waiting} of ${row.attempts}`),
       h("td", {}, h("a", { class: "button", href: row.waiting ? path("judge", row.run) : path("judge", row.run, "second") }, row.waiting ? "Judge" : "Second opinion"))))))));
