@@ -117,7 +117,9 @@ class Bench:
             stdout=subprocess.DEVNULL,
         )
 
-    def campaign(self, blows: int, seconds: float, stopped: list[int]) -> None:
+    def campaign(
+        self, blows: int, seconds: float, stopped: list[int], within_s: float = 5.0
+    ) -> None:
         """From the driver's start to the campaign's end, with so many blows between."""
         over, place = time.monotonic() + seconds, self._head
         until = over + HANGS_S
@@ -131,7 +133,7 @@ class Bench:
                 self.blows["driver gave up and was started again"] += 1
                 driver = self.drive(place)
             if strikes == math.inf and (size := self._books()) != before:  # it works again
-                before, strikes = size, now + self._rng.uniform(0.0, 5.0)
+                before, strikes = size, now + self._rng.uniform(0.0, within_s)
             if now > strikes and self._left(blows, over) and not stopped:
                 driver, place = self._strike(driver, place)
                 print(dict(self.blows), file=sys.stderr, flush=True)
@@ -185,14 +187,19 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=12)
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument(
+        "--within", type=float, default=5.0, help="seconds of work before a blow, at most"
+    )
     given, began, stopped = parser.parse_args(), time.monotonic(), list[int]()
+    if given.nodes < 3 and given.blows > 1:
+        parser.error(f"--nodes {given.nodes}: more than one blow needs at least three nodes")
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shm) as name:
         folder = Path(name)
         bench = Bench(folder, given.seed, given.starts, given.nodes)
         try:
-            bench.campaign(given.blows, 60 * given.minutes, stopped)
+            bench.campaign(given.blows, 60 * given.minutes, stopped, given.within)
         finally:
             bench.close()
         child(str(folder / "calm"), str(folder / "prices.toml"), str(given.starts), "", "")

@@ -272,8 +272,9 @@ def sentence(event: ev.Event, board: Board) -> str:
             words = {True: "success", False: f"no success ({e.end})", None: "to be judged"}
             cost = "" if e.cost_usd is None else f", ${e.cost_usd:.2f}"
             slow = f"\n{e.rig['slow']}" if e.rig and "slow" in e.rig else ""
+            helped = " with a person's help, not counted" if e.driven_steps else ""
             return (
-                f"{event.chain} {what}: {words[e.success]}, {e.steps} steps,"
+                f"{event.chain} {what}: {words[e.success]}{helped}, {e.steps} steps,"
                 f" {e.decisions} decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
                 f" {line.successes}/{line.judged} so far{slow}"
             )

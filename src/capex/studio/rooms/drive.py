@@ -130,6 +130,8 @@ class Seat:
             await page.send_text(to_json({"event": "failed", "error": str(refusal)}))
             await page.close(4400)
         except TimeoutError:
+            late = f"the page did not say what to drive within {FIRST_S:g} s; open it again"
+            await page.send_text(to_json({"event": "failed", "error": late}))
             await page.close(4408)
         except (WebSocketDisconnect, KeyError):  # gone, or no text
             pass
