@@ -18,7 +18,7 @@ from capex.run.arrangements import (
     store_arrangement,
     write_match,
 )
-from capex.run.matching import MatchView, compare
+from capex.run.matching import MatchView, compare, find_spots
 from capex.run.scenes import FolderScenes, by_camera, open_scenes
 from capex.worlds import CameraSpec
 
@@ -73,6 +73,14 @@ def test_a_moved_block_differs_by_where_it_was_and_where_it_is():
     assert {(255, 60, 60), (60, 230, 90)} <= colours
     small = np.asarray(PillowImage.fromarray(scene(10)).resize((40, 30)))
     assert compare(scene(10), small).score < near.score
+
+
+@pytest.mark.parametrize("size", [(480, 848), (4, 200)])
+def test_what_differs_at_the_edge_of_any_picture_is_a_spot(size):
+    changed = np.zeros(size, bool)
+    changed[:, -8:] = True
+    ((_, top, right, bottom),) = find_spots(changed)
+    assert (top, right, bottom) == (0.0, 1.0, 1.0)
 
 
 def test_the_view_is_a_picture_and_a_page_that_refreshes(tmp_path):

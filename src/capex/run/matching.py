@@ -81,8 +81,9 @@ def find_spots(changed: npt.NDArray[np.bool_]) -> tuple[Spot, ...]:
     """Boxes around the cells of a picture of which much has changed, neighbours together."""
     height, width = changed.shape
     side = max(1, width // CELLS)
-    rows, columns = height // side, width // side
-    cells = changed[: rows * side, : columns * side].reshape(rows, side, columns, side)
+    padded = np.pad(changed, ((0, -height % side), (0, -width % side)), mode="edge")
+    rows, columns = (n // side for n in padded.shape)
+    cells = padded.reshape(rows, side, columns, side)
     left = {(int(r), int(c)) for r, c in np.argwhere(cells.mean(axis=(1, 3)) > CELL_CHANGED)}
     found = []
     while left:
@@ -96,7 +97,9 @@ def find_spots(changed: npt.NDArray[np.bool_]) -> tuple[Spot, ...]:
         found.append(group)
     found.sort(key=lambda group: (-len(group), min(group)))
     scale = np.array([side / height, side / width])
-    boxes = [(np.min(g, axis=0) * scale, (np.max(g, axis=0) + 1) * scale) for g in found]
+    boxes = [
+        (np.min(g, axis=0) * scale, np.minimum((np.max(g, axis=0) + 1) * scale, 1.0)) for g in found
+    ]
     return tuple(
         (float(low[1]), float(low[0]), float(high[1]), float(high[0]))
         for low, high in boxes[:SPOTS_MAX]

@@ -76,7 +76,7 @@ class Camera {
 // Whether the scene is as it was.
 function verdict(now, spots) {
   if (now.score === null) return "Arrange the scene as you like; later attempts will match it.";
-  return spots ? `Not matched yet: ${spots === 1 ? "1 spot differs" : `${spots} spots differ`}.` : "Matched, as far as the cameras tell: no spot differs.";
+  return spots ? `Not matched yet: ${spots === 1 ? "1 spot differs" : `${spots}${spots >= 6 ? " or more" : ""} spots differ`}.` : "Matched, as far as the cameras tell: nothing of size differs.";
 }
 const sourceWords = (source) => source.replace(/\S+--(\S+)--(\S+)/, "$1, $2");
 
