@@ -90,9 +90,11 @@ def test_a_rig_stands_still_without_its_driver_until_it_is_handed_back(browser, 
     out, rig = shm / "runs" / "room", small_rig(shm)
     campaign = running_campaign(out, f"{rig}:BlockOnPlate")
     with campaign, serving(shm / "runs", drives=(rig,)) as address:
+        request(out, "pause", "Ada")  # or the attempt is over before a slow page is there
         (chain,) = Run(out).chains()
         place = f"{address.url}#/drive/takeover/room/{chain.path.name}/0"
         seated(browser, place)
+        withdraw(out, "pause")
         before = browser.ask("JSON.parse(document.querySelector('main').dataset.tip)")
         held(browser, "r", 6)
         browser.wait(f"JSON.parse(document.querySelector('main').dataset.tip)[2] > {before[2]}")

@@ -182,6 +182,6 @@ class Asking:
 
     def _paused(self) -> bool:
         asked = requests.requested(self.run, "pause") is not None
-        if asked or self.end_now() or time.monotonic() > self._gone_until_s:
+        if self._gone and (asked or self.end_now() or time.monotonic() > self._gone_until_s):
             self._gone = ""  # from now on somebody else decides
         return (asked or bool(self._gone)) and not requests.wished(*self._place)
