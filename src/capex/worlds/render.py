@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import itertools
 import math
 import os
 import queue
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -122,7 +123,7 @@ def _ensure_context() -> None:
             reasons.append(f"{name}: {type(error).__name__}: {error}")
             if platform is None:
                 os.environ.pop("PYOPENGL_PLATFORM", None)
-            prefixes = ("OpenGL.", "mujoco.egl", "mujoco.osmesa")
+            prefixes = ("OpenGL.", f"mujoco.{name}")
             for module in [m for m in sys.modules if m == "OpenGL" or m.startswith(prefixes)]:
                 del sys.modules[module]
             continue
@@ -184,7 +185,27 @@ class Renderer:
 
     def rgb(self, data: mujoco.MjData, camera: int, size: Size) -> Image:
         """Upright RGB (height, width, 3)."""
-        return _drawing.run(lambda: self._rgb(data, camera, size))
+        return self.views(data, {camera: size})[0]
+
+    def views(self, data: mujoco.MjData, sizes: Mapping[int, Size]) -> list[Image]:
+        """Upright RGB (height, width, 3) of several cameras, each with its size."""
+        return _drawing.run(lambda: self._views(data, sizes))
+
+    def _views(self, data: mujoco.MjData, sizes: Mapping[int, Size]) -> list[Image]:
+        """Views wait side by side until all of them are read at once: a GPU is waited for once, and
+        turns once to each of the processes that share it.
+        """
+        sizes = {camera: _valid(size) for camera, size in sizes.items()}
+        lefts = list(itertools.accumulate((w for w, _ in sizes.values()), initial=0))
+        width, height = lefts.pop(), max(h for _, h in sizes.values())
+        if len(sizes) == 1 or width > MAX_SIZE:
+            return [self._rgb(data, camera, size) for camera, size in sizes.items()]
+        sheet = _Sheet.of(width, height)
+        for (camera, size), left in zip(sizes.items(), lefts, strict=True):
+            self._draw(data, camera, size)
+            sheet.take(self._gl, size, left)
+        whole, places = sheet.read(width, height), zip(sizes.values(), lefts, strict=True)
+        return [np.ascontiguousarray(whole[:h, x : x + w][::-1]) for (w, h), x in places]
 
     def _rgb(self, data: mujoco.MjData, camera: int, size: Size) -> Image:
         width, height = self._draw(data, camera, size)
@@ -210,11 +231,7 @@ class Renderer:
         return np.where(raw[::-1] <= 0.0, np.inf, metric).astype(np.float32)
 
     def _draw(self, data: mujoco.MjData, camera: int, size: Size) -> Size:
-        width, height = (int(s) for s in size)
-        if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
-            raise CapexError(
-                f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}"
-            )
+        width, height = _valid(size)
         _context.make_current()
         if width > self._size[0] or height > self._size[1]:
             self._size = (max(width, self._size[0]), max(height, self._size[1]))
@@ -234,9 +251,74 @@ class Renderer:
             _drawing.run(lambda: _free(self._gl))
 
 
+def _valid(size: Size) -> Size:
+    width, height = (int(s) for s in size)
+    if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
+        raise CapexError(
+            f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}"
+        )
+    return width, height
+
+
 def _free(gl: Any) -> None:
     _context.make_current()
     gl.free()
+
+
+class _Sheet:
+    """A framebuffer in which finished views wait, one for all renderers of the process. Views are
+    copied into it, not drawn: their pixels do not depend on their place.
+    """
+
+    _newest: _Sheet | None = None
+
+    def __init__(self, width: int, height: int):
+        from OpenGL import GL
+
+        self._gl, self.width, self.height = GL, width, height
+        self._buffer, self._color = GL.glGenFramebuffers(1), GL.glGenRenderbuffers(1)
+        GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._buffer)
+        GL.glBindRenderbuffer(GL.GL_RENDERBUFFER, self._color)
+        GL.glRenderbufferStorage(GL.GL_RENDERBUFFER, GL.GL_RGBA8, width, height)
+        attached = GL.GL_COLOR_ATTACHMENT0, GL.GL_RENDERBUFFER, self._color
+        GL.glFramebufferRenderbuffer(GL.GL_FRAMEBUFFER, *attached)
+
+    @classmethod
+    def of(cls, width: int, height: int) -> _Sheet:
+        """One that is large enough."""
+        _ensure_context()
+        _context.make_current()
+        sheet = cls._newest
+        if sheet is None or width > sheet.width or height > sheet.height:
+            if sheet is not None:
+                width, height = max(width, sheet.width), max(height, sheet.height)
+                sheet.free()
+            sheet = cls._newest = cls(width, height)
+        return sheet
+
+    def take(self, drawn: Any, size: Size, left: int) -> None:
+        """Copy what was drawn last to its place."""
+        gl, (width, height) = self._gl, size
+        gl.glBindFramebuffer(gl.GL_READ_FRAMEBUFFER, drawn.offFBO)
+        gl.glBindFramebuffer(gl.GL_DRAW_FRAMEBUFFER, self._buffer)
+        gl.glReadBuffer(gl.GL_COLOR_ATTACHMENT0)
+        gl.glDrawBuffer(gl.GL_COLOR_ATTACHMENT0)
+        there, here = (0, 0, width, height), (left, 0, left + width, height)
+        gl.glBlitFramebuffer(*there, *here, gl.GL_COLOR_BUFFER_BIT, gl.GL_NEAREST)
+
+    def read(self, width: int, height: int) -> Image:
+        """Everything that waits, the lowest row first."""
+        gl, pixels = self._gl, np.empty((height, width, 3), dtype=np.uint8)
+        gl.glBindFramebuffer(gl.GL_READ_FRAMEBUFFER, self._buffer)
+        gl.glReadBuffer(gl.GL_COLOR_ATTACHMENT0)
+        gl.glPixelStorei(gl.GL_PACK_ALIGNMENT, 1)
+        gl.glReadPixels(0, 0, width, height, gl.GL_RGB, gl.GL_UNSIGNED_BYTE, pixels)
+        return pixels
+
+    def free(self) -> None:
+        """Give its memory back."""
+        self._gl.glDeleteFramebuffers(1, [self._buffer])
+        self._gl.glDeleteRenderbuffers(1, [self._color])
 
 
 def intrinsics(fovy_deg: float, size: tuple[int, int]) -> npt.NDArray[np.float64]:

@@ -81,11 +81,11 @@ class Cameras:
         self, cameras: Sequence[str] | None, size: tuple[int, int] | None
     ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
-        chosen = (
-            [self._spec.camera(n) for n in cameras] if cameras is not None else self._spec.cameras
-        )
-        draw = self._draws().rgb
-        return {c.name: draw(self._data, self._ids[c.name], size or c.size) for c in chosen}
+        names = [c.name for c in self._spec.cameras] if cameras is None else cameras
+        sizes = {name: size or self._spec.camera(name).size for name in names}
+        numbered = {self._ids[name]: wanted for name, wanted in sizes.items()}
+        images = self._draws().views(self._data, numbered) if sizes else []
+        return dict(zip(sizes, images, strict=True))
 
     def model_of(self, camera: str, size: tuple[int, int] | None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""
