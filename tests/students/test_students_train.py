@@ -21,6 +21,7 @@ from capex.errors import CapexError, UnknownName
 from capex.run.steps import read_steps
 from capex.students import checkpoint, curves, data
 from capex.students.batches import Batches, Order
+from capex.students.graph import Stepper
 from capex.students.policy import load_policy
 from capex.students.resnet import ResNet18
 from capex.students.settings import ActSettings, DiffusionSettings, make_settings, parse_changes
@@ -66,22 +67,22 @@ def test_a_small_act_learns_five_demonstrations_by_heart(tmp_path):
         "feedforward": 128,
         "chunk": 4,
         "batch": 16,
-        "lr": 3e-3,
+        "lr": 2e-3,
         "schedule": "cosine",
         "warmup": 50,
     }
-    train(
+    train(  # so long that it ends far below the bounds, whichever way a machine rounds
         TrainingJob(
             (pack,),
             make_settings("act", settings),
-            250,
+            500,
             tmp_path / "act",
-            save_every=250,
+            save_every=500,
             keep=(5,),
         )
     )
     rows = curves.read(tmp_path / "act" / "curve.csv")
-    assert [row["step"] for row in rows] == [5, 100, 200, 250]
+    assert [row["step"] for row in rows] == [5, 100, 200, 300, 400, 500]
     assert rows[0]["l1"] > 10 * rows[-1]["l1"]
     assert rows[0]["loss"] > 10 * rows[-1]["loss"]
     policy, shown = load_policy(tmp_path / "act", "cpu"), data.open_pack(pack)
@@ -124,8 +125,25 @@ def test_trainings_side_by_side_keep_to_themselves(pack, tmp_path):
     train_together([job(pack, tmp_path / "a", seed=0), job(pack, tmp_path / "b", seed=1)])
     a, b = (checkpoint.load_policy_files(tmp_path / name)[1] for name in "ab")
     assert not torch.equal(a["action_head.weight"], b["action_head.weight"])
-    with pytest.raises(CapexError, match="need the same steps"):
-        train_together([job(pack, tmp_path / "c"), job(pack, tmp_path / "d", steps=9)])
+    elsewhere = replace(job(pack, tmp_path / "d"), device="cuda")
+    with pytest.raises(CapexError, match="need the same device"):
+        train_together([job(pack, tmp_path / "c"), elsewhere])
+
+
+def test_trainings_of_different_kind_and_length_share_a_device(pack, tmp_path):
+    """The shorter one ends first; begun ones join at their step, and ended ones stay as they are."""
+    jobs = [job(pack, tmp_path / "a", steps=6), job(pack, tmp_path / "b", "diffusion", steps=3)]
+    assert [path.name for path in train_together(jobs)] == ["000006", "000003"]
+    assert [curve_of(j).splitlines()[-1].split(",")[0] for j in jobs] == ["6", "3"]
+    with pytest.raises(Killed):
+        train(replace(job(pack, tmp_path / "c", steps=4), save_every=2), kill_at(4))
+    killed = replace(job(pack, tmp_path / "c", steps=4), save_every=2)
+    jobs = [*jobs, killed, job(pack, tmp_path / "d", steps=4)]
+    assert [path.name for path in train_together(jobs)] == ["000006", "000003", "000004", "000004"]
+
+
+def curve_of(asked):
+    return (asked.out / "curve.csv").read_text()
 
 
 def test_a_dataset_that_changed_is_not_continued_on(tmp_path):
@@ -147,10 +165,9 @@ def test_a_copy_of_the_weights_in_another_type_trains_the_weights(pack, tmp_path
         torch.manual_seed(0)
         batches = Batches(shown, spec, torch.device("cpu"), 0, on_device=True)
         trainer = Trainer(spec.network(), spec.settings, batches, 2, torch.device("cpu"), dtype)
-        for step in range(2):
-            trainer.prepare(step)
-            trainer.forget()
-            trainer.one()
+        stepper = Stepper([trainer], torch.device("cpu"))
+        for _ in range(2):
+            stepper.advance()
         losses[dtype] = trainer.log[:2].numpy()
         weights[dtype] = trainer.weights()
     assert losses[torch.float64] == pytest.approx(losses[torch.float32], rel=1e-4)

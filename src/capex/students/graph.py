@@ -30,15 +30,17 @@ class Stepper:
         if graphed and device.type == "cuda":
             self._capture()
 
-    def advance(self, step: int) -> None:
-        """Run a step of every training; steps must be asked for in order."""
+    def advance(self) -> None:
+        """Run the next step of every training."""
         for training in self._trainings:
-            training.prepare(step)
+            training.prepare()
         if self._graph is not None:
             self._graph.replay()
         else:
             self._forget()
             self._all()
+        for training in self._trainings:
+            training.step += 1
 
     def _all(self) -> None:
         if self._device.type != "cuda":
@@ -60,7 +62,7 @@ class Stepper:
 
     def _capture(self) -> None:
         for training in self._trainings:
-            training.prepare(0)
+            training.prepare()
         generator = torch.cuda.get_rng_state(self._device)
         state = [t for training in self._trainings for t in training.state_tensors()]
         before = [t.clone() for t in state]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -95,44 +96,38 @@ def train(job: TrainingJob, report: OnProgress = _ignore, announce: Announce = _
 def train_together(
     jobs: Sequence[TrainingJob], report: OnProgress = _ignore, announce: Announce = _ignore
 ) -> list[Path]:
-    """Several trainings of equal length side by side on one device, as branches of one graph.
-    Those at different steps run one by one.
+    """Several trainings side by side on one device, as branches of one graph, which loses a branch
+    when a training ends. Whether they continue exactly is promised for a training that is alone.
     """
-    if len({(job.steps, job.device, job.save_every, job.keep) for job in jobs}) > 1:
-        raise CapexError("trainings that run together need the same steps, device and checkpoints")
-    for name, value in (("steps", jobs[0].steps), ("save-every", jobs[0].save_every)):
-        if value < 1:
-            raise CapexError(f"--{name} is {value}; it must be at least 1")
+    if len({job.device for job in jobs}) > 1:
+        raise CapexError("trainings that run together need the same device")
     for job in jobs:
+        for name, value in (("steps", job.steps), ("save-every", job.save_every)):
+            if value < 1:
+                raise CapexError(f"--{name} is {value}; it must be at least 1")
         if not 0 <= job.seed <= SEED_MAX:
             raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MAX}")
     device = choose_device(jobs[0].device)
     for job in jobs:
         working_dtype(job.settings.precision, device)
         _require_ours(job)
-    first, *others = (max(checkpoint.steps(job.out), default=0) for job in jobs)
-    if any(other != first for other in others):
-        return [train(job, report, announce) for job in jobs]
-    if first >= jobs[0].steps:
-        return [checkpoint.path_of(job.out, first) for job in jobs]
     prepare(device)
     if device.type == "cuda":
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     running: list[Running] = []
     try:
         for job in jobs:
-            running.append(_begin(job, device, announce))
-            _claim(job)
-        stepper = Stepper([r.trainer for r in running], device, graphed=jobs[0].graphed)
-        if first:
-            for r in running:
-                checkpoint.require_same(checkpoint.path_of(r.job.out, first), r.spec)
-                checkpoint.restore(checkpoint.path_of(r.job.out, first), r.trainer)
-            announce(f"continuing at step {first}")
-        return _run(running, stepper, first, report, announce)
+            if (first := max(checkpoint.steps(job.out), default=0)) < job.steps:
+                running.append(_begin(job, device, announce))
+                _claim(job)
+                if first:
+                    _continue(running[-1], first)
+                    announce(f"continuing at step {first}")
+        _run(running, device, report, announce)
     finally:
         for r in running:
             r.trainer.batches.close()
+    return [checkpoint.path_of(job.out, max(checkpoint.steps(job.out))) for job in jobs]
 
 
 @dataclass(frozen=True)
@@ -142,6 +137,26 @@ class Running:
     job: TrainingJob
     spec: PolicySpec
     trainer: Trainer
+
+    @property
+    def done(self) -> int:
+        """Steps so far."""
+        return self.trainer.step
+
+    @property
+    def over(self) -> bool:
+        """Whether no step is left."""
+        return self.done >= self.job.steps
+
+    @property
+    def saves(self) -> bool:
+        """Whether the policy is kept as it is now."""
+        return self.over or self.done in self.job.keep or self.done % self.job.save_every == 0
+
+    @property
+    def logs(self) -> bool:
+        """Whether the losses are read now, for which the device is waited for."""
+        return self.saves or self.done % LOG_EVERY == 0
 
 
 def _begin(job: TrainingJob, device: torch.device, announce: Announce) -> Running:
@@ -172,55 +187,61 @@ def _begin(job: TrainingJob, device: torch.device, announce: Announce) -> Runnin
     return Running(job, spec, Trainer(net, spec.settings, batches, job.steps, device))
 
 
+def _continue(running: Running, step: int) -> None:
+    path = checkpoint.path_of(running.job.out, step)
+    checkpoint.require_same(path, running.spec)
+    checkpoint.restore(path, running.trainer)
+    running.trainer.step = step
+
+
 def _run(
-    running: Sequence[Running], stepper: Stepper, first: int, report: OnProgress, announce: Announce
-) -> list[Path]:
-    job, parts = running[0].job, running[0].trainer.parts
-    lines = [curves.Curve(r.job.out / curves.CURVE, parts, first) for r in running]
-    save_at = {job.steps, *job.keep, *range(job.save_every, job.steps, job.save_every)}
-    if first == 0 and 0 in save_at:
-        _save(running, 0)
-    mark, marked = time.perf_counter(), first
-    for step in range(first, job.steps):
-        stepper.advance(step)
-        done = step + 1
-        if done % LOG_EVERY == 0 or done == job.steps or done in save_at:
-            # Waits for the device.
-            rows = [
-                r.trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy().mean(axis=0)
-                for r in running
-            ]
+    running: Sequence[Running], device: torch.device, report: OnProgress, announce: Announce
+) -> None:
+    """Step all trainings until the shortest is over, then the others."""
+    curve = {
+        r.job.out: curves.Curve(r.job.out / curves.CURVE, r.trainer.parts, r.done) for r in running
+    }
+    _save([r for r in running if r.done == 0 and 0 in r.job.keep])
+    while active := [r for r in running if not r.over]:
+        graphed = all(r.job.graphed for r in active)
+        stepper = Stepper([r.trainer for r in active], device, graphed=graphed)
+        mark, since = time.perf_counter(), 0
+        while not any(r.over for r in active):
+            stepper.advance()
+            since += 1
+            if not (logging := [r for r in active if r.logs]):
+                continue
+            losses = [r.trainer.losses() for r in logging]  # waits for the device
             now = time.perf_counter()
-            speed, mark, marked = (done - marked) / max(now - mark, 1e-9), now, done
-            for r, row, curve in zip(running, rows, lines, strict=True):
-                means = {name: float(v) for name, v in zip(parts, row, strict=True)}
-                if not all(np.isfinite(row)):
+            speed, mark, since = since / max(now - mark, 1e-9), now, 0
+            for r, means in zip(logging, losses, strict=True):
+                if not all(map(math.isfinite, means.values())):
                     raise CapexError(
-                        f"the loss is not finite at step {done}; the last checkpoint in {r.job.out}"
-                        " is whole: try a smaller lr"
+                        f"the loss is not finite at step {r.done}; the last checkpoint in"
+                        f" {r.job.out} is whole: try a smaller lr"
                     )
-                curve.add(done, means, speed)
-                report(TrainingProgress(done, job.steps, means, speed))
-        if done in save_at:
-            _save(running, done)
-            mark = time.perf_counter()
-    for r, curve in zip(running, lines, strict=True):
+                curve[r.job.out].add(r.done, means, speed)
+                report(TrainingProgress(r.done, r.job.steps, means, speed))
+            if saving := [r for r in active if r.saves]:
+                _save(saving)
+                mark = time.perf_counter()
+    for r in running:
         picture, count = r.job.out / "curve.png", r.spec.training["episodes"]
+        title = f"{r.spec.policy}, {count} demonstrations, seed {r.job.seed}"
         try:
-            curve.draw(picture, f"{r.spec.policy}, {count} demonstrations, seed {r.job.seed}")
+            curve[r.job.out].draw(picture, title)
         except ImportError:  # a machine that only trains does without it
             announce(
                 f"{picture} was not drawn because matplotlib is not installed; the numbers are in"
                 " curve.csv"
             )
-    return [checkpoint.path_of(r.job.out, job.steps) for r in running]
 
 
-def _save(running: Sequence[Running], done: int) -> None:
-    """The checkpoints of a step, and no older ones that nobody asked to keep."""
+def _save(running: Sequence[Running]) -> None:
+    """Checkpoints of trainings as they are now, and no older ones that nobody asked to keep."""
     for r in running:
-        spec = replace(r.spec, training={**r.spec.training, "steps": done})
-        checkpoint.save(r.job.out, done, r.trainer, spec, {"job": r.job.identity()})
+        spec = replace(r.spec, training={**r.spec.training, "steps": r.done})
+        checkpoint.save(r.job.out, r.done, r.trainer, spec, {"job": r.job.identity()})
         checkpoint.prune(r.job.out, r.job.keep)
 
 

@@ -45,6 +45,7 @@ class Trainer:
         self._worker = net if dtype == torch.float32 else copy_in(dtype, net)
         if device.type == "cuda" and AVAILABLE:
             fuse(self._worker)
+        self.step = 0  # steps so far; what the device counts
         self.done = torch.zeros((), dtype=torch.int64, device=device)
         self.log = torch.zeros((LOG_EVERY, len(self.parts)), device=device)
         self._rates = torch.from_numpy(learning_rates(settings, steps)).to(device)
@@ -76,9 +77,14 @@ class Trainer:
         """What the log's columns are."""
         return PARTS[self.settings.policy]
 
-    def prepare(self, step: int) -> None:
+    def prepare(self) -> None:
         """Before a step, outside any graph."""
-        self.batches.prepare(step)
+        self.batches.prepare(self.step)
+
+    def losses(self) -> dict[str, float]:
+        """Means over the steps of the log, at most LOG_EVERY; waits for the device."""
+        rows = self.log[: (self.step - 1) % LOG_EVERY + 1].double().cpu().numpy()
+        return dict(zip(self.parts, rows.mean(axis=0).tolist(), strict=True))
 
     def state_tensors(self) -> list[Tensor]:
         """Every tensor that a step changes, in a fixed order."""
