@@ -14,7 +14,7 @@ from capex.errors import CapexError, UnknownName
 from capex.report.data import load
 from capex.report.sections.students import students_section, students_table
 from capex.report.sources import group
-from capex.report.students import blocks, cells, curves
+from capex.report.students import blocks, cells, curves, data_curves
 from capex.run.stats import fisher
 from capex.run.store import open_run
 from capex.run.summary import HEARD
@@ -94,6 +94,12 @@ def test_sources_are_matched_unless_told_otherwise_and_trainings_run_side_by_sid
     alone = planned("false", "false")
     assert [len(group) for group in alone] == [1, 1, 1, 1]
     assert [group[0].job.only for group in alone[:2]] == [(0, 1, 2, 3, 4), (0, 1, 2)]
+    few = 'few = { path = "{task}-pilot", first = 2 }'
+    (folder / "study.toml").write_text(FILE.replace('expert = "{task}-expert"', few))
+    assert [t.job.only for t in trials(load_study(folder / "study.toml"), folder / "out")] == [
+        (0, 1, 2, 3, 4),
+        (0, 1),
+    ]
 
 
 def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(folder):
@@ -226,7 +232,7 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     assert first.across["expert"].statistic == pytest.approx((10 - 14 + 2 - 2) ** 2 / spread)
     assert (second.budget, second.across) == (50_000, {})
     points = curves([first, second])["act"]["pilot"]
-    assert [(p.budget, p.mean, p.tasks) for p in points] == [
+    assert [(p.amount, p.mean, p.tasks) for p in points] == [
         (20_000, 0.5, 1),
         (50_000, 0.8, 1),
     ]  # the fridge alone: the other task was not trained longer
@@ -242,6 +248,16 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     (section,) = students_section(data, group(data)[0])
     assert section.text == []
     assert section.notes[0].startswith("10 of 10 rollouts of act had an instruction that it was")
+    assert [figure.name for figure in section.figures] == ["students"]
+    rolled(run, "CloseFridge", "expert-10", 0, 7, episodes=10, sources=["expert"])
+    rolled(run, "CloseFridge", "expert-90", 0, 9, episodes=90, sources=["expert"])
+    data = load([tmp_path / "run"])
+    drawn = data_curves(blocks(cells(data)))
+    assert list(drawn) == ["act, 20,000 steps: kitchen:CloseFridge"]
+    points = drawn["act, 20,000 steps: kitchen:CloseFridge"]["expert"]
+    assert [(p.amount, p.mean) for p in points] == [(10, 0.7), (90, 0.9)]
+    (section,) = students_section(data, group(data)[0])
+    assert [figure.name for figure in section.figures] == ["students", "students-data"]
     alone = open_run(tmp_path / "alone", {"command": "evaluate"})
     rolled(alone, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
     data = load([tmp_path / "alone"])

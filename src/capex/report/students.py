@@ -32,6 +32,7 @@ class Cell:
     seed: int
     budget: int  # training steps
     demonstrations: int
+    makers: str  # the arms that made them
     tally: Tally
 
 
@@ -43,6 +44,7 @@ class Score:
     deviation: float | None  # None with one seed
     seeds: int
     demonstrations: int
+    makers: str
     tally: Tally
 
 
@@ -86,9 +88,7 @@ class Block:
 
 def cells(data: RunData) -> list[Cell]:
     """Every policy whose rollouts the runs hold; a start that two runs have counts once."""
-    held: dict[tuple[str, str, str, str, int, int, int], dict[tuple[int, int], bool]] = defaultdict(
-        dict
-    )
+    held: dict[_Key, dict[tuple[int, int], bool]] = defaultdict(dict)
     for e in data.episodes:
         if e.student is not None and e.success is not None:
             held[_key(e)].setdefault((e.start, e.seed), e.success)
@@ -97,17 +97,20 @@ def cells(data: RunData) -> list[Cell]:
     ]
 
 
-def _key(e: Summary) -> tuple[str, str, str, str, int, int, int]:
+_Key = tuple[str, str, str, str, int, int, int, str]  # a Cell without its tally
+
+
+def _key(e: Summary) -> _Key:
     student = e.student or {}
-    labels = student.get("labels") or {}
-    trained_on = str(labels.get("source") or ", ".join(student.get("sources") or ("unknown",)))
+    labels, makers = student.get("labels") or {}, ", ".join(student.get("sources") or ("unknown",))
+    trained_on = str(labels.get("source") or makers)
     source = next((name for name in FLOORS if student.get(name)), trained_on)
     policy, began = (
         str(labels.get("policy") or student.get("policy", "")),
         str(student.get("initialisation", "")),
     )
     seed, steps, demonstrations = (int(student.get(k, 0)) for k in ("seed", "steps", "episodes"))
-    return f"{e.world}:{e.task}", source, policy, began, seed, steps, demonstrations
+    return f"{e.world}:{e.task}", source, policy, began, seed, steps, demonstrations, makers
 
 
 def unheard(data: RunData) -> dict[str, Tally]:
@@ -176,22 +179,31 @@ def _score(group: Sequence[Cell]) -> Score:
     rates = [c.tally.successes / c.tally.n for c in group]
     deviation = statistics.stdev(rates) if len(rates) > 1 else None
     pooled = Tally(sum(c.tally.successes for c in group), sum(c.tally.n for c in group))
-    return Score(
-        statistics.fmean(rates), deviation, len(group), max(c.demonstrations for c in group), pooled
-    )
+    most = max(group, key=lambda c: c.demonstrations)
+    seeds, rate = len(group), statistics.fmean(rates)
+    return Score(rate, deviation, seeds, most.demonstrations, most.makers, pooled)
 
 
 @dataclass(frozen=True)
-class BudgetPoint:
-    """Success of a policy trained on one source for one budget: the mean over tasks, with the
-    interval of the pooled rollouts.
+class CurvePoint:
+    """Success of a policy trained on one source for one budget, or on so many demonstrations: the
+    mean over tasks, with the interval of the pooled rollouts.
     """
 
-    budget: int
+    amount: int  # training steps or demonstrations
     mean: float
     low: float
     high: float
     tasks: int
+
+
+Curves = Mapping[str, Mapping[str, Sequence[CurvePoint]]]  # by panel and line
+
+
+def _point(amount: int, scores: Sequence[Score]) -> CurvePoint:
+    pooled = Tally(sum(s.tally.successes for s in scores), sum(s.tally.n for s in scores))
+    low, high = pooled.interval or (math.nan, math.nan)
+    return CurvePoint(amount, statistics.fmean(s.mean for s in scores), low, high, len(scores))
 
 
 def panel_name(block: Block, found: Sequence[Block]) -> str:
@@ -227,15 +239,28 @@ def _mean_floor(tallies: Sequence[Tally | None]) -> float | None:
     return statistics.fmean(rates) if rates and len(rates) == len(tallies) else None
 
 
-def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:
+def curves(found: Sequence[Block]) -> Curves:
     """Success against training budget by policy and source, over the tasks of all its budgets."""
-    drawn: dict[str, dict[str, list[BudgetPoint]]] = defaultdict(lambda: defaultdict(list))
+    drawn: dict[str, dict[str, list[CurvePoint]]] = defaultdict(lambda: defaultdict(list))
     for block in found:
         name, lines = panel_name(block, found), _shared_lines(block, found)
         for source in dict.fromkeys(s for line in lines for s in line.scores):
             scores = [line.scores[source] for line in lines if source in line.scores]
-            pooled = Tally(sum(s.tally.successes for s in scores), sum(s.tally.n for s in scores))
-            low, high = pooled.interval or (math.nan, math.nan)
-            mean = statistics.fmean(s.mean for s in scores)
-            drawn[name][source].append(BudgetPoint(block.budget, mean, low, high, len(scores)))
+            drawn[name][source].append(_point(block.budget, scores))
+    return drawn
+
+
+def data_curves(found: Sequence[Block]) -> Curves:
+    """Success against the number of demonstrations, by policy and budget on each task, and by who
+    made them; only where somebody made several numbers of them.
+    """
+    drawn: dict[str, dict[str, list[CurvePoint]]] = {}
+    for block in found:
+        for line in block.lines:
+            points: dict[str, list[CurvePoint]] = defaultdict(list)
+            for score in sorted(line.scores.values(), key=lambda s: s.demonstrations):
+                points[score.makers].append(_point(score.demonstrations, [score]))
+            if any(len({p.amount for p in own}) > 1 for own in points.values()):
+                title = f"{panel_name(block, found)}, {block.budget:,} steps: {line.task}"
+                drawn[title] = dict(sorted(points.items(), key=lambda item: item[0] in LAST))
     return drawn

@@ -48,8 +48,8 @@ class StudyTrial:
 
 
 def trained_starts(study: StudyPlan, task: str) -> dict[str, tuple[int, ...]]:
-    """By source, the first starts of a task that it is trained on, at most `max_demonstrations`:
-    where sources are matched, those that every source has.
+    """By source, the first starts of a task that it is trained on, as many as the study allows:
+    where sources are matched, of those that every source has.
     """
     usable: dict[str, set[int]] = {}
     for source in study.sources:
@@ -61,7 +61,7 @@ def trained_starts(study: StudyPlan, task: str) -> dict[str, tuple[int, ...]]:
         kind = "start" if study.uncertified else "certified start"
         shared = " in common; collect the same starts" if study.matched else ""
         raise CapexError(f"the sources {', '.join(lacking)} have no {kind} of {task}{shared}")
-    chosen = {source: tuple(sorted(s)[: study.max_demonstrations]) for source, s in usable.items()}
+    chosen = {source: tuple(sorted(s)[: study.most(source)]) for source, s in usable.items()}
     if seen := sorted(set().union(*chosen.values()) & set(study.starts)):
         raise CapexError(
             f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]});"

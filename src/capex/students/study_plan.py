@@ -7,6 +7,7 @@ budgets = [20000, 50000, 100000]  # training steps
 [sources]                         # {task} becomes the task's name; paths from the file's folder
 collected = "datasets/{task}-collected"
 expert = "datasets/{task}-expert"
+first-20 = { path = "datasets/{task}-collected", first = 20 }  # other than max_demonstrations
 [policies.act]                    # any name; `policy` says which kind, the rest are settings
 lr = 1e-4
 [policies.scratch]
@@ -26,7 +27,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from capex.campaign.names import parse_names, parse_starts
 from capex.campaign.settings import Order, read_config
@@ -56,7 +57,22 @@ def _rising(values: Sequence[int]) -> tuple[int, ...]:
 
 
 Tasks = Annotated[tuple[str, ...], Several, AfterValidator(_full_names)]
-Sources = Annotated[Mapping[str, str], Several]
+
+
+@dataclass(frozen=True)
+class StudySource:
+    """A dataset, and how many of its demonstrations of a task are trained on at most."""
+
+    path: Annotated[str, Several]
+    first: AtLeast1 | None = None  # None: the study's max_demonstrations
+
+
+def _a_path(value: object) -> object:
+    return {"path": value} if isinstance(value, str) else value
+
+
+Source = Annotated[StudySource, BeforeValidator(_a_path)]
+Sources = Annotated[Mapping[str, Source], Several]
 Seeds = Annotated[tuple[AtLeast0, ...], Several, AfterValidator(_once)]
 Budgets = Annotated[tuple[AtLeast1, ...], Several, AfterValidator(_rising)]
 Starts = Annotated[str, AfterValidator(lambda text: tuple(parse_starts(text)))]
@@ -87,7 +103,10 @@ class StudyPlan:
 
     folder: Path
     tasks: Annotated[Tasks, Setting(right="a list of WORLD:TASK")]
-    sources: Annotated[Sources, Setting(right="a table: name -> folder of a dataset")]
+    sources: Annotated[
+        Sources,
+        Setting(right='a table: name -> folder of a dataset, or {path = "FOLDER", first = N}'),
+    ]
     policies: Annotated[
         Mapping[str, StudyPolicy],
         Setting(kind=dict[str, Table], right="tables of settings, [policies.NAME]"),
@@ -129,7 +148,11 @@ class StudyPlan:
 
     def dataset(self, source: str, task: str) -> Path:
         """Where a source's demonstrations of a task are."""
-        return self._within(self.sources[source], task)
+        return self._within(self.sources[source].path, task)
+
+    def most(self, source: str) -> int:
+        """How many of its demonstrations of a task are trained on at most."""
+        return self.sources[source].first or self.max_demonstrations
 
     def beginnings(self, policy: str, task: str) -> dict[str, Any]:
         """What a policy's trainings at a task begin from, as `TrainingJob` takes it."""

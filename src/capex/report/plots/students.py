@@ -1,4 +1,4 @@
-"""Students: success against the training budget."""
+"""Students: success against the training budget and the number of demonstrations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from capex.report.figures import DASHES, MUTED, SOURCE_COLOURS, Figure, Key, Panel
 from capex.report.plots.axes import level_axes
 from capex.report.sources import Source
-from capex.report.students import FLOORS, Block, BudgetPoint, curves, floors
+from capex.report.students import FLOORS, Block, CurvePoint, curves, data_curves, floors
 
 STROKES = dict(zip(FLOORS, ("dashes", "dots"), strict=True))
 MARKS: dict[str, Any] = {"marker": "o", "markersize": 3.5, "capsize": 2.5, "linewidth": 1.4}
@@ -26,15 +26,9 @@ def budget_figure(
     levels = {name: known for name in FLOORS if (known := floors(blocks, name))}
     budgets = sorted({block.budget for block in blocks})
 
-    def panel(title: str, by_source: Mapping[str, Sequence[BudgetPoint]]) -> Panel:
+    def panel(title: str, by_source: Mapping[str, Sequence[CurvePoint]]) -> Panel:
         def draw(ax: Axes) -> None:
-            for k, (name, points) in enumerate(by_source.items()):
-                # aside, so that whiskers do not hide each other
-                aside = 0.012 * max(budgets) * (k - (len(by_source) - 1) / 2)
-                x, y = [p.budget + aside for p in points], [p.mean for p in points]
-                below = [max(0.0, p.mean - p.low) for p in points]
-                above = [max(0.0, p.high - p.mean) for p in points]
-                ax.errorbar(x, y, yerr=(below, above), color=colours[name], **MARKS)
+            _lines(ax, by_source, colours, 0.012 * max(budgets))
             for name, known in levels.items():
                 if title in known:
                     ax.axhline(
@@ -54,3 +48,43 @@ def budget_figure(
     )
     panels = [panel(title, by_source) for title, by_source in curves(blocks).items()]
     return Figure("students", caption, panels, sources, keys, columns=3 if len(panels) == 3 else 2)
+
+
+def data_figure(blocks: Sequence[Block], sources: Sequence[Source]) -> Figure | None:
+    """Success of students against the number of demonstrations: a panel per policy, budget and
+    task, a line per demonstrator; None where nobody's numbers differ.
+    """
+    drawn = data_curves(blocks)
+    makers = list(dict.fromkeys(name for by_maker in drawn.values() for name in by_maker))
+    colours = {name: SOURCE_COLOURS[(k + 1) % len(SOURCE_COLOURS)] for k, name in enumerate(makers)}
+
+    def panel(title: str, by_maker: Mapping[str, Sequence[CurvePoint]]) -> Panel:
+        amounts = sorted({p.amount for points in by_maker.values() for p in points})
+
+        def draw(ax: Axes) -> None:
+            _lines(ax, by_maker, colours, 0.012 * max(amounts))
+            ax.set_xlim(0, 1.1 * max(amounts))
+            ax.set_xticks(amounts, [f"{n:,}" for n in amounts])
+            level_axes(ax, "demonstrations", -0.02, 1.02)
+
+        return Panel(title, draw)
+
+    caption = (
+        "Success against the number of demonstrations that were trained on, by who made them;"
+        " whiskers: 95 % Wilson intervals of the rollouts."
+    )
+    keys = [Key(f"demonstrations of {name}", colours[name], "line") for name in makers]
+    panels = [panel(title, by_maker) for title, by_maker in drawn.items()]
+    return Figure("students-data", caption, panels, sources, keys, columns=2) if panels else None
+
+
+def _lines(
+    ax: Axes, lines: Mapping[str, Sequence[CurvePoint]], colours: Mapping[str, str], aside: float
+) -> None:
+    """Lines with whiskers, each a little aside, so that whiskers do not hide each other."""
+    for k, (name, points) in enumerate(lines.items()):
+        x = [p.amount + aside * (k - (len(lines) - 1) / 2) for p in points]
+        below = [max(0.0, p.mean - p.low) for p in points]
+        above = [max(0.0, p.high - p.mean) for p in points]
+        y = [p.mean for p in points]
+        ax.errorbar(x, y, yerr=(below, above), color=colours[name], **MARKS)

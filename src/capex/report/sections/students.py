@@ -1,4 +1,6 @@
-"""What the trained policies achieved: the paper's table and success against training budget."""
+"""What the trained policies achieved: the paper's table, and success against training budget and
+number of demonstrations.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 from capex.report import show
 from capex.report import students as numbers
 from capex.report.compare import Tally
-from capex.report.plots.students import budget_figure
+from capex.report.plots.students import budget_figure, data_figure
 from capex.report.rows import RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source
@@ -39,6 +41,8 @@ def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
             section.tables.append(policies_table(shown, numbers.source_names(rollouts), acting))
         section.figures.append(budget_figure(shown, numbers.source_names(rollouts), acting))
         section.tables.append(_budgets_table(shown, acting))
+        if (figure := data_figure(shown, acting)) is not None:
+            section.figures.append(figure)
     lines = {(block.policy, line.task) for block in shown for line in block.lines}
     section.text += [
         f"{c.source.capitalize()} {c.policy} on {c.task}: {c.tally.successes} of {c.tally.n} starts"
@@ -164,7 +168,7 @@ def _budgets_table(blocks: Sequence[Block], sources: Sequence[Source]) -> Table:
         Column("95 % CI", ("low", "high"), lambda ends: f"{ends[0]:.2f} to {ends[1]:.2f}"),
     )
     rows = [
-        Row((policy, source, p.budget, p.tasks, p.mean, (p.low, p.high)))
+        Row((policy, source, p.amount, p.tasks, p.mean, (p.low, p.high)))
         for policy, by_source in numbers.curves(blocks).items()
         for source, points in by_source.items()
         for p in points
