@@ -1,17 +1,18 @@
-"""A campaign on a Ray cluster of five nodes whose nodes, driver and connections do not last.
+"""Campaigns on a Ray cluster of five nodes whose nodes, driver and connections do not last.
 
     python benchmarks/cluster_campaign.py [BLOWS [SEED]] [--starts N] [--nodes N] [--minutes M]
 
 By default 12 blows, seed 0, 12 starts of each of four chains, and five nodes; needs the extra ray.
+One campaign follows the other until all blows have fallen.
 
 The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.5, which
 Linux has without being told). A few seconds after each sign of work a blow falls: a node is killed
 with SIGKILL and another one added, the driver is killed and started on another node, or the
 connections of a node to the head, which pass a proxy, are cut, stalled or half-closed: of any six
 blows each kind falls at least once. After so many minutes no more blows fall. In the end
-the records must equal those of an undisturbed run in one process, byte for byte but for times,
-nothing may have cost more than the budget, and only what was in flight may have been paid for
-twice. Prints the table; exit status 1 where that was not so. SIGTERM ends the blows, and the
+the records of each must equal those of an undisturbed run in one process, byte for byte but for
+times, nothing may have cost more than the budget, and only what was in flight may have been paid
+for twice. Prints the table; exit status 1 where that was not so. SIGTERM ends the blows, and the
 campaign comes to its end.
 """
 
@@ -89,8 +90,8 @@ class Bench:
     """The cluster, and what befalls it."""
 
     def __init__(self, folder: Path, seed: int, starts: int, nodes: int):
-        self._rng, self._run, self._prices = random.Random(seed), folder / "run", price_file(folder)
-        self._starts, self._deck = starts, list[str]()
+        self._rng, self._folder, self._prices = random.Random(seed), folder, price_file(folder)
+        self._starts, self._deck, self.runs = starts, list[str](), list[Path]()
         self.blows: Counter[str] = Counter()
         head = {**SMALL, "include_dashboard": False}
         self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
@@ -109,7 +110,8 @@ class Bench:
 
     def drive(self, place: str) -> subprocess.Popen[bytes]:
         """Start the driver on a node."""
-        words = [str(self._run), str(self._prices), str(self._starts), self._cluster.address, place]
+        words = [str(self.runs[-1]), str(self._prices), str(self._starts)]
+        words += [self._cluster.address, place]
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         return subprocess.Popen(
             [sys.executable, __file__, "child", *words],
@@ -117,12 +119,18 @@ class Bench:
             stdout=subprocess.DEVNULL,
         )
 
-    def campaign(
+    def campaigns(
         self, blows: int, seconds: float, stopped: list[int], within_s: float = 5.0
     ) -> None:
-        """From the driver's start to the campaign's end, with so many blows between."""
-        over, place = time.monotonic() + seconds, self._head
-        until = over + HANGS_S
+        """One after the other, until so many blows have fallen or the time is over."""
+        over = time.monotonic() + seconds
+        while not self.runs or (self._left(blows, over) and not stopped):
+            self.runs.append(self._folder / f"run-{len(self.runs)}")
+            self._campaign(blows, over, stopped, within_s)
+
+    def _campaign(self, blows: int, over: float, stopped: list[int], within_s: float) -> None:
+        """From the driver's start to the campaign's end, with blows between."""
+        until, place = over + HANGS_S, self._head
         driver, before, strikes = self.drive(place), 0, math.inf
         while driver.poll() != 0:
             now = time.monotonic()
@@ -144,7 +152,7 @@ class Bench:
         return sum(self.blows.values()) < blows and time.monotonic() < over
 
     def _books(self) -> int:
-        books = self._run / "spend.jsonl"
+        books = self.runs[-1] / "spend.jsonl"
         return books.stat().st_size if books.exists() else 0
 
     def _strike(
@@ -180,7 +188,7 @@ class Bench:
 
 
 def main() -> None:
-    """One campaign with blows, and one without for comparison."""
+    """Campaigns with blows, and one without for comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("blows", nargs="?", type=int, default=12)
     parser.add_argument("seed", nargs="?", type=int, default=0)
@@ -199,7 +207,7 @@ def main() -> None:
         folder = Path(name)
         bench = Bench(folder, given.seed, given.starts, given.nodes)
         try:
-            bench.campaign(given.blows, 60 * given.minutes, stopped, given.within)
+            bench.campaigns(given.blows, 60 * given.minutes, stopped, given.within)
         finally:
             bench.close()
         child(str(folder / "calm"), str(folder / "prices.toml"), str(given.starts), "", "")
@@ -211,26 +219,31 @@ def main() -> None:
 
 def show(folder: Path, bench: Bench, limit: Decimal, title: str) -> list[str]:
     """The table, and the promises that were broken."""
-    run, calm = folder / "run", folder / "calm"
-    loaded, account = capex.load_run(run), Spend(run / "spend.jsonl").account()
-    quiet = Spend(calm / "spend.jsonl").account()
-    recorded = sum(e.record.extra["ledger"]["attempts"] for e in loaded.episodes)
-    twice, kills = account.attempts - recorded, sum(bench.blows.values())
+    calm = folder / "calm"
+    wanted, quiet = contents(calm), Spend(calm / "spend.jsonl").account()
+    loaded = [capex.load_run(run) for run in bench.runs]
+    accounts = [Spend(run / "spend.jsonl").account() for run in bench.runs]
+    recorded = [sum(e.record.extra["ledger"]["attempts"] for e in r.episodes) for r in loaded]
+    sent, kills = sum(a.attempts for a in accounts), sum(bench.blows.values())
     promises = {
-        "the records equal an undisturbed campaign's": contents(run) == contents(calm),
-        "nothing is damaged or half-written": not loaded.damaged
-        and not list(run.rglob(".writing-*")),
-        "the budget holds": account.total_usd <= limit and not account.overruns,
-        "each request is counted once": recorded == quiet.attempts,
-        "paid twice: at most what was in flight": 0 <= twice <= kills * SLOTS,
+        "the records equal an undisturbed campaign's": all(
+            contents(r) == wanted for r in bench.runs
+        ),
+        "nothing is damaged or half-written": not any(r.damaged for r in loaded)
+        and not list(folder.rglob(".writing-*")),
+        "the budget holds": all(a.total_usd <= limit and not a.overruns for a in accounts),
+        "each request is counted once": set(recorded) == {quiet.attempts},
+        "paid twice: at most what was in flight": 0 <= sent - sum(recorded) <= kills * SLOTS,
     }
     table = Table(title=title, title_justify="left", show_header=False)
     for name, count in sorted(bench.blows.items()):
         table.add_row(name, str(count))
-    table.add_row("episodes", str(len(loaded.episodes)))
-    table.add_row("files equal an undisturbed campaign's", str(len(contents(run))))
-    table.add_row("attempts in records, in spend.jsonl", f"{recorded}, {account.attempts}")
-    table.add_row("dollars settled, held", f"{account.settled_usd:.4f}, {account.held_usd:.4f}")
+    dollars = (sum(getattr(a, f"{kind}_usd") for a in accounts) for kind in ("settled", "held"))
+    table.add_row("campaigns", str(len(bench.runs)))
+    table.add_row("episodes", str(sum(len(r.episodes) for r in loaded)))
+    table.add_row("files compared with an undisturbed campaign's", str(len(wanted) * len(loaded)))
+    table.add_row("attempts in records, in spend.jsonl", f"{sum(recorded)}, {sent}")
+    table.add_row("dollars settled, held", ", ".join(f"{usd:.4f}" for usd in dollars))
     for name, holds in promises.items():
         table.add_row(name, "yes" if holds else "NO", style="" if holds else "bold red")
     Console(width=110).print(table)

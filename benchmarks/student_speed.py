@@ -1,12 +1,14 @@
 """How fast students train and act, beside LeRobot's own classes, in one run on one machine.
 
     python benchmarks/student_speed.py [--device cuda] [--steps 300] [--lerobot FOLDER]
+        [--only WORDS]
 
 Batch 16, three 256x256 cameras, random data. Ours includes everything: indices, gathering,
 cropping, normalising, optimiser, moving average. LeRobot's networks get a batch that is already on
 the device and normalised, their optimiser and their clipping. FOLDER is an unpacked lerobot wheel
 for machines where the package itself cannot be installed; its network files are read on their own
-there.
+there. WORDS: only rows whose names hold them. Without our kernels: torch's functions in their
+place, and nothing compiled.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from capex.students import data, normalizer
+from capex.students import data, kernels, normalizer, trainer
 from capex.students.batches import Batches
 from capex.students.data import Demonstration, write_pack
 from capex.students.device import choose_device, prepare
@@ -50,6 +52,7 @@ STATE = (
 )
 ACTION = tuple(f"a{k}" for k in range(12))
 SIZE, BATCH = 256, 16
+TRITON = kernels.AVAILABLE
 
 
 def random_pack(folder: Path, episodes: int = 10, length: int = 100, size: int = SIZE) -> None:
@@ -111,11 +114,14 @@ def ours(
     *,
     graphed: bool,
     streamed: bool = False,
+    fused: bool = True,
 ) -> float:
     """Training steps per second of our loop; `streamed`: frames from the file, as packs that do not
-    fit on the device.
+    fit on the device; `fused`: with our kernels.
     """
     torch.manual_seed(0)
+    for module in (kernels, trainer):
+        module.AVAILABLE = fused and TRITON
     demonstrations = data.load([pack], window=20)
     spec = spec_of(policy, demonstrations)
     net = spec.network().to(device)
@@ -287,6 +293,7 @@ def main() -> None:
     options.add_argument("--device", default="auto")
     options.add_argument("--steps", type=int, default=300)
     options.add_argument("--lerobot", type=Path, default=None)
+    options.add_argument("--only", default="")
     given = options.parse_args()
     device = choose_device(given.device)
     prepare(device)
@@ -310,6 +317,10 @@ def main() -> None:
                 "ACT, one CUDA graph, streamed",
                 lambda: ours("act", pack, device, given.steps, graphed=True, streamed=True),
             ),
+            (
+                "ACT, one CUDA graph, no own kernels",
+                lambda: ours("act", pack, device, given.steps, graphed=True, fused=False),
+            ),
             ("ACT, ours, eager", lambda: ours("act", pack, device, few, graphed=False)),
             ("ACT, LeRobot's network", lambda: lerobot_rate("act", given.lerobot, device, few)),
             (
@@ -320,6 +331,10 @@ def main() -> None:
                 "Diffusion, one CUDA graph, streamed",
                 lambda: ours("diffusion", pack, device, given.steps, graphed=True, streamed=True),
             ),
+            (
+                "Diffusion, one CUDA graph, no own kernels",
+                lambda: ours("diffusion", pack, device, given.steps, graphed=True, fused=False),
+            ),
             ("Diffusion, ours, eager", lambda: ours("diffusion", pack, device, few, graphed=False)),
             (
                 "Diffusion UNet, LeRobot's network",
@@ -328,23 +343,23 @@ def main() -> None:
         ]
         if device.type != "cuda":
             rows = [r for r in rows if "graph" not in r[0]]
-        for name, measure in rows:
+        for name, measure in (row for row in rows if given.only in row[0]):
             try:
-                print(f"{name:36s} {measure():8.1f} steps/s", flush=True)
+                print(f"{name:42s} {measure():8.1f} steps/s", flush=True)
             except (ImportError, AttributeError, RuntimeError) as error:
                 # A LeRobot or torchvision that does not fit the torch at hand.
-                print(f"{name:36s} not measured: {error}", flush=True)
+                print(f"{name:42s} not measured: {error}", flush=True)
             if device.type == "cuda":
                 torch.cuda.empty_cache()
         for policy in ("act", "diffusion"):
             if device.type == "cuda":
                 print(
-                    f"{policy + ', one chunk on the GPU':36s}"
+                    f"{policy + ', one chunk on the GPU':42s}"
                     f" {latency_ms(policy, pack, str(device), graphed=True, repeats=20):8.1f} ms",
                     flush=True,
                 )
             print(
-                f"{policy + ', one chunk on the CPU':36s}"
+                f"{policy + ', one chunk on the CPU':42s}"
                 f" {latency_ms(policy, pack, 'cpu', graphed=False, repeats=3):8.1f} ms",
                 flush=True,
             )
