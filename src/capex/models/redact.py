@@ -15,7 +15,7 @@ from typing import Any
 
 REDACTED = "[redacted]"
 SHORTEST = 8  # a shorter value (vLLM's "EMPTY") is a word, not a secret
-_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_NAMES = ("key", "token", "secret", "password")  # how the name of a variable with one ends
 _PREFIX = "sk-"
 _SHAPE = re.compile(r"\bsk-[\w*.-]{16,}")
 _HEADERS = re.compile(
@@ -26,8 +26,8 @@ _HEADERS = re.compile(
 
 def secrets() -> list[str]:
     """Key values in the environment, longest first so that one inside another is replaced whole."""
-    named = (os.environ.get(name, "").strip() for name in os.environ if _NAME.search(name))
-    values = {value for value in named if len(value) >= SHORTEST}
+    names = [name for name in os.environ if name.casefold().endswith(_NAMES)]
+    values = {value for name in names if len(value := os.environ.get(name, "").strip()) >= SHORTEST}
     return sorted(values, key=lambda value: (-len(value), value))
 
 

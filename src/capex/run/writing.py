@@ -50,7 +50,7 @@ class EpisodeWriter:
         self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
         if self.folder.is_dir():  # what a failing disk made an attempt of this process leave
             chain.keep_exchanges(self.folder, index)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
         self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
         lock(self._hold, shared=True)
         self.folder.mkdir()
