@@ -365,8 +365,10 @@ def test_errors_that_will_not_pass_are_not_repeated(tmp_path):
     assert len(_chain(tmp_path / "run").invalid(0)) == 1
 
 
-def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monkeypatch):
-    canary = "sk-canary-0123456789abcdef"
+@pytest.mark.parametrize(
+    "canary", ["sk-canary-0123456789abcdef", "canary-0123456789", 'canary-"naïve"\\']
+)
+def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monkeypatch, canary):
     monkeypatch.setenv("OPENAI_API_KEY", canary)
     reply = [
         (
@@ -383,7 +385,9 @@ def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monke
     attempt(microwave, Scripted([reply] * 2), preset("capex", decisions=2), chain, 0)
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(files) > 5
-    assert not [p for p in files if canary.encode() in p.read_bytes()]
+    forms = [canary, json.dumps(canary)[1:-1], json.dumps(canary, ensure_ascii=False)[1:-1]]
+    for form in forms:  # as JSON has it, with and without escapes
+        assert not [p for p in files if form.encode() in p.read_bytes()]
 
 
 def test_located_points_ride_with_the_base():

@@ -38,7 +38,7 @@ from capex.method.hooks import (
 )
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
-from capex.method.record import from_json
+from capex.method.record import EpisodeRecord, from_json
 from capex.models import (
     AttemptObserver,
     Model,
@@ -53,8 +53,9 @@ from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
-from capex.models.redact import scrub
+from capex.models.redact import clean, scrub, secrets
 from capex.run import LoadedEpisode, readable
+from capex.run.files import laid_out
 from capex.run.pace import Rate
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
@@ -248,8 +249,6 @@ def run_attempt(
                 episode = demonstrator.attempt(env, start, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
-            # What a model writes may quote a key it was shown by mistake: scrubbed before it is
-            # written, and remembered as written.
             seen = job.verdicts_seen if _learns_from_verdicts(env, job) else None
             placed: dict[str, Any] = {"position": slot.position, **asking.note()}
             if seen is not None:
@@ -257,9 +256,7 @@ def run_attempt(
             if begun is not None:
                 placed |= begun.note(writer.folder, episode.record)
             record = replace(episode.record, extra={**episode.record.extra, **placed})
-            whole = record.as_json()
-            if (written := scrub(whole)) is not whole:
-                record = from_json(written)
+            record, written = _written(record)
             timing: dict[str, Any] = {
                 "episode_s": _seconds(episode, lease.model_s),
                 "reset_s": episode.reset_s,
@@ -297,6 +294,18 @@ def run_attempt(
         except BaseException as error:
             ending.early(f"cut off: {error or type(error).__name__}")
             raise
+
+
+def _written(record: EpisodeRecord) -> tuple[EpisodeRecord, str]:
+    """A record and its text. What a model writes may quote a key it was shown by mistake: scrubbed
+    before it is written, and remembered as written.
+    """
+    whole = record.as_json()
+    text, known = laid_out(whole), secrets()
+    if clean(text, known):
+        return record, text
+    scrubbed = scrub(whole, known)
+    return from_json(scrubbed), laid_out(scrubbed)
 
 
 def _learns_from_verdicts(env: Env, job: AttemptJob) -> bool:

@@ -38,19 +38,20 @@ class Screens:
         self._env, self._folder, self._attempt = env, attempt / LIVE_FOLDER, attempt
         self._shown: dict[str, bytes] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="capex screens", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Screens:
         return self
 
     def begin(self) -> None:
         """The world is reset, its cameras see."""
-        if self._env.spec.real_time and self._thread.ident is None:
+        if self._env.spec.real_time and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="capex screens", daemon=True)
             self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:

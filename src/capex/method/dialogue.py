@@ -79,7 +79,12 @@ class Dialogue:
             system, (), schemas(self._face), hooks.sampling, cache_key=hooks.cache_key
         )
         self.requests = 0
-        self.said = ""  # the beginning of what the model said last
+        self._last: Reply | None = None
+
+    @property
+    def said(self) -> str:
+        """The beginning of what the model said last."""
+        return "" if self._last is None else _words(self._last)
 
     def decide(self, observation: Observation, references: Sequence[Picture] = ()) -> Decision:
         """Perception rounds, then an act, or the reason why none came; TimeOver when the episode's
@@ -126,7 +131,7 @@ class Dialogue:
                 raise TimeOver from error
             raise
         self.requests += 1
-        self.said = _words(reply)
+        self._last = reply
         self._hooks.tell(Replied(reply))
         return reply
 

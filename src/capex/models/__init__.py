@@ -277,7 +277,9 @@ class Wrapped(Model):
 
 def with_defaults(model: Model) -> Model:
     """A user's own model may leave out what has a default: it is wrapped then."""
-    return model if isinstance(model, Model) else Wrapped(model)
+    # Who inherits lacks nothing; only for the others every member is looked at.
+    whole = Model in type(model).__mro__ or isinstance(model, Model)
+    return model if whole else Wrapped(model)
 
 
 class AttemptObserver(Protocol):

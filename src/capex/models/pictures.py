@@ -20,6 +20,11 @@ JPEG_QUALITY = 80
 IMAGES = "images"  # the folder of an episode that holds them
 
 
+def load_codecs() -> None:
+    """Import what encodes pictures, which Pillow would do in the middle of the first attempt."""
+    PillowImage.preinit()
+
+
 def encode_png(image: npt.NDArray[np.uint8]) -> bytes:
     """Lossless and fast; the same pixels give the same bytes."""
     out = io.BytesIO()

@@ -15,7 +15,7 @@ from typing import Any
 
 REDACTED = "[redacted]"
 SHORTEST = 8  # a shorter value (vLLM's "EMPTY") is a word, not a secret
-_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_NAMES = ("key", "token", "secret", "password")  # how the name of a variable with one ends
 _PREFIX = "sk-"
 _SHAPE = re.compile(r"\bsk-[\w*.-]{16,}")
 _HEADERS = re.compile(
@@ -26,15 +26,15 @@ _HEADERS = re.compile(
 
 def secrets() -> list[str]:
     """Key values in the environment, longest first so that one inside another is replaced whole."""
-    named = (os.environ.get(name, "").strip() for name in os.environ if _NAME.search(name))
-    values = {value for value in named if len(value) >= SHORTEST}
+    names = [name for name in os.environ if name.casefold().endswith(_NAMES)]
+    values = {value for name in names if len(value := os.environ.get(name, "").strip()) >= SHORTEST}
     return sorted(values, key=lambda value: (-len(value), value))
 
 
 def scrub(value: Any, known: list[str] | None = None) -> Any:
     """A JSON value with every secret in its strings replaced, keys of objects included."""
     known = secrets() if known is None else known
-    if isinstance(value, dict) and _clean(json.dumps(value), known):
+    if isinstance(value, dict) and clean(json.dumps(value), known):
         return value
     return _scrub(value, known)
 
@@ -42,14 +42,15 @@ def scrub(value: Any, known: list[str] | None = None) -> Any:
 def scrubbed_line(value: dict[str, Any], known: list[str]) -> bytes:
     """A JSON object on a line of its own, with every secret in it replaced."""
     line = json.dumps(value)
-    if not _clean(line, known):
+    if not clean(line, known):
         line = json.dumps(_scrub(value, known))
     return line.encode() + b"\n"
 
 
-def _clean(text: str, known: list[str]) -> bool:
-    """Whether a JSON text surely holds no secret. Mostly there is none, and looking for them in the
-    whole text takes a fraction of the time that looking in each string takes.
+def clean(text: str, known: list[str]) -> bool:
+    """Whether a JSON text, in ASCII or not, surely holds no secret. Mostly there is none, and
+    looking for them in the whole text takes a fraction of the time that looking in each string
+    takes.
     """
     plain = all(json.dumps(secret)[1:-1] == secret for secret in known)  # stands there as it is
     return plain and _PREFIX not in text and not any(secret in text for secret in known)

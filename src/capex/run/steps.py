@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 import zlib
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from capex.errors import DamagedFile
+from capex.pose import Array
 
 STEPS = "steps.npz"
 # How the last record of a zip archive begins: its last 22 bytes, as numpy writes it without a
@@ -29,6 +31,15 @@ class StepArrays(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         raise DamagedFile(self.path, f"it has no '{name}'")
+
+
+def archive(steps: Mapping[str, Array]) -> bytes:
+    """The arrays as a steps.npz. Made in memory: numpy goes back and forth in what it writes, and
+    in a file every turn is a call of the system.
+    """
+    out = io.BytesIO()
+    np.savez_compressed(out, allow_pickle=False, **steps)
+    return out.getvalue()
 
 
 def read_steps(episode: Path) -> StepArrays:

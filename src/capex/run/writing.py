@@ -13,22 +13,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run import live
 from capex.run.files import (
     TEMPORARY,
     bytes_of,
+    file_of,
     flush_file,
     flush_folder,
+    laid_out,
     lock,
     read_json,
     write_bytes,
+    write_flushed,
     write_json,
 )
-from capex.run.steps import STEPS
+from capex.run.steps import STEPS, archive
 
 if TYPE_CHECKING:
     from capex.run.store import Chain
@@ -49,15 +50,17 @@ class EpisodeWriter:
         self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
         if self.folder.is_dir():  # what a failing disk made an attempt of this process leave
             chain.keep_exchanges(self.folder, index)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
         self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
         lock(self._hold, shared=True)
         self.folder.mkdir()
 
     def commit(
-        self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]
+        self, record: Mapping[str, Any] | str, timing: Mapping[str, Any], steps: Mapping[str, Array]
     ) -> Path:
-        """Finish the episode: flush everything, then rename."""
+        """Finish the episode: flush everything, then rename. `record`: what it holds, or that as
+        `laid_out` has it.
+        """
         return self._finish(self._chain.episode(self._index), record, timing, steps)
 
     def commit_invalid(
@@ -128,16 +131,14 @@ class EpisodeWriter:
     def _finish(
         self,
         attempt_dir: Path,
-        record: Mapping[str, Any],
+        record: Mapping[str, Any] | str,
         timing: Mapping[str, Any],
         steps: Mapping[str, Array],
     ) -> Path:
-        write_json(self.folder / "record.json", record)
-        write_json(self.folder / "timing.json", timing)
-        with open(self.folder / STEPS, "wb") as out:
-            np.savez_compressed(out, allow_pickle=False, **steps)
-            out.flush()
-            os.fsync(out.fileno())
+        text = record if isinstance(record, str) else laid_out(record)
+        write_flushed(self.folder / "record.json", file_of(text))
+        write_flushed(self.folder / "timing.json", file_of(laid_out(timing)))
+        write_flushed(self.folder / STEPS, archive(steps))
         return self._rename(attempt_dir)
 
     def _rename(self, attempt_dir: Path) -> Path:
@@ -167,8 +168,7 @@ def keep_begun(chain: Chain, leftover: Path, index: int) -> bool:
     live.forget(leftover)
     write_json(leftover / "record.json", note)
     write_json(leftover / "timing.json", times)
-    with open(leftover / STEPS, "wb") as out:
-        np.savez_compressed(out)
+    write_flushed(leftover / STEPS, archive({}))
     for folder in (leftover, *(p for p in leftover.rglob("*") if p.is_dir())):
         flush_folder(folder)
     invalid = chain.path / "invalid"

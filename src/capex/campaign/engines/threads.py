@@ -16,6 +16,7 @@ from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import EPISODES_PER_CORE, Failed, Message, Setup
 from capex.campaign.judging import ask
 from capex.campaign.ledger import Spending
+from capex.models.pictures import load_codecs
 from capex.run.spend import Spend
 from capex.run.summary import Summary, summarize
 from capex.worlds.cache import Environments
@@ -38,6 +39,7 @@ class Threads:
         self._answering: Asked | None = None
         self._froze = False
         self._making, self._judging = threading.Lock(), threading.Lock()
+        load_codecs()
 
     def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt."""
