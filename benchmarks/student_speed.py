@@ -1,9 +1,9 @@
 """How fast students train and act, beside LeRobot's own classes, in one run on one machine.
 
     python benchmarks/student_speed.py [--device cuda] [--steps 300] [--lerobot FOLDER]
-        [--only WORDS]
+        [--only WORDS] [--size 256]
 
-Batch 16, three 256x256 cameras, random data. Ours includes everything: indices, gathering,
+Batch 16, three 256x256 cameras or others, random data. Ours includes everything: indices, gathering,
 cropping, normalising, optimiser, moving average. LeRobot's networks get a batch that is already on
 the device and normalised, their optimiser and their clipping. FOLDER is an unpacked lerobot wheel
 for machines where the package itself cannot be installed; its network files are read on their own
@@ -139,11 +139,13 @@ def ours(
         batches.close()
 
 
-def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: int) -> float:
+def lerobot_rate(
+    policy: str, folder: Path | None, device: torch.device, steps: int, size: int = SIZE
+) -> float:
     """Training steps per second of LeRobot's network with its own loss, optimiser and clipping."""
     torch.manual_seed(0)
     images = {
-        f"observation.images.{c}": torch.randn(BATCH, 3, SIZE, SIZE, device=device) for c in CAMERAS
+        f"observation.images.{c}": torch.randn(BATCH, 3, size, size, device=device) for c in CAMERAS
     }
     if policy == "act":
         net = lerobot_act(folder).to(device)
@@ -165,7 +167,7 @@ def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: 
 
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5, weight_decay=1e-4)
     else:
-        net = lerobot_diffusion(folder).to(device)
+        net = lerobot_diffusion(folder, size).to(device)
         # (B, 2, cameras, 3, H, W).
         stacked = torch.stack([torch.stack([i, i], dim=1) for i in images.values()], dim=2)
         batch = {
@@ -208,10 +210,10 @@ def lerobot_act(folder: Path | None) -> nn.Module:
     return module.ACT(config)
 
 
-def lerobot_diffusion(folder: Path | None) -> nn.Module:
+def lerobot_diffusion(folder: Path | None, size: int) -> nn.Module:
     """LeRobot 0.4's Diffusion UNet with its defaults."""
     module = lerobot_module("diffusion", folder)
-    image = SimpleNamespace(shape=(3, SIZE, SIZE))
+    image = SimpleNamespace(shape=(3, size, size))
     config = SimpleNamespace(
         n_obs_steps=2, horizon=16, n_action_steps=8, vision_backbone="resnet18", crop_shape=None, crop_is_random=True,
         pretrained_backbone_weights=None, use_group_norm=True, spatial_softmax_num_keypoints=32, use_separate_rgb_encoder_per_camera=False,
@@ -294,6 +296,7 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=300)
     options.add_argument("--lerobot", type=Path, default=None)
     options.add_argument("--only", default="")
+    options.add_argument("--size", type=int, default=SIZE, help="of the pictures")
     given = options.parse_args()
     device = choose_device(given.device)
     prepare(device)
@@ -302,12 +305,14 @@ def main() -> None:
         if device.type == "cuda"
         else platform.processor() or platform.machine()
     )
-    print(f"torch {torch.__version__} on {machine}, batch {BATCH}, {given.steps} steps", flush=True)
+    pictures = f"three {given.size}x{given.size} cameras"
+    about = f"batch {BATCH}, {pictures}, {given.steps} steps"
+    print(f"torch {torch.__version__} on {machine}, {about}", flush=True)
     torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     few = max(1, given.steps // 5)
     with tempfile.TemporaryDirectory() as folder:
         pack = Path(folder) / "pack"
-        random_pack(pack)
+        random_pack(pack, size=given.size)
         rows: list[tuple[str, Callable[[], float]]] = [
             (
                 "ACT, ours, one CUDA graph",
@@ -322,7 +327,10 @@ def main() -> None:
                 lambda: ours("act", pack, device, given.steps, graphed=True, fused=False),
             ),
             ("ACT, ours, eager", lambda: ours("act", pack, device, few, graphed=False)),
-            ("ACT, LeRobot's network", lambda: lerobot_rate("act", given.lerobot, device, few)),
+            (
+                "ACT, LeRobot's network",
+                lambda: lerobot_rate("act", given.lerobot, device, few, given.size),
+            ),
             (
                 "Diffusion, ours, one CUDA graph",
                 lambda: ours("diffusion", pack, device, given.steps, graphed=True),
@@ -338,7 +346,7 @@ def main() -> None:
             ("Diffusion, ours, eager", lambda: ours("diffusion", pack, device, few, graphed=False)),
             (
                 "Diffusion UNet, LeRobot's network",
-                lambda: lerobot_rate("diffusion", given.lerobot, device, few),
+                lambda: lerobot_rate("diffusion", given.lerobot, device, few, given.size),
             ),
         ]
         if device.type != "cuda":

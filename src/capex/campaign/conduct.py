@@ -146,6 +146,7 @@ def _chains(
     chains: list[ChainRun] = []
     damaged: list[Damaged] = []
     apart = campaign.forks is not None and campaign.begins_with is None
+    campaign.run.sweep()
     for (world, task), spec in campaign.specs.items():
         for method in settings.methods:
             chain = campaign.run.chain(world, task, method.name)

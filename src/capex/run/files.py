@@ -110,6 +110,19 @@ def write_flushed(path: Path, content: bytes) -> None:
         os.fsync(out.fileno())
 
 
+def remove_leftovers(folder: Path, name: str = "*") -> None:
+    """Remove what killed processes left half-written in a folder; what a living one writes
+    stays.
+    """
+    for leftover in folder.glob(f"{TEMPORARY}*-{name}"):
+        process = leftover.name[len(TEMPORARY) :].partition("-")[0]
+        if process.isdigit() and not alive(int(process)):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
     """A folder to write into that takes its place in one rename, flushed, when the block ends well;
@@ -120,9 +133,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     if target.exists():
         raise CapexError(f"{target} exists already; choose another --out or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in target.parent.glob(f"{TEMPORARY}*-{target.name}"):
-        if not alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
-            shutil.rmtree(leftover, ignore_errors=True)
+    remove_leftovers(target.parent, target.name)
     folder = target.with_name(f"{TEMPORARY}{os.getpid()}-{target.name}")
     folder.mkdir()
     try:

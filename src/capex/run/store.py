@@ -38,6 +38,7 @@ from capex.run.files import (
     flush_folder,
     lock,
     read_json,
+    remove_leftovers,
     write_bytes,
     write_json,
 )
@@ -210,6 +211,8 @@ class Chain:
         `everything`: the caller knows that nobody writes here, although a process may have the
         number of the killed one.
         """
+        for folder in (self.path, self.path / "unfinished"):
+            remove_leftovers(folder)
         for leftover in (
             self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ()
         ):
@@ -251,6 +254,10 @@ class Run:
         """Every chain that has begun, by name."""
         folder = self.path / "chains"
         return [Chain(p) for p in sorted(folder.iterdir()) if p.is_dir()] if folder.is_dir() else []
+
+    def sweep(self) -> None:
+        """Remove what killed processes left half-written beside the chains."""
+        remove_leftovers(self.path)
 
     @property
     def manifest(self) -> dict[str, Any]:
