@@ -218,7 +218,8 @@ class Killer:
         found, episodes = contents(run), capex.load_run(run).episodes
         same = found == self._calm
         tally.check(same, f"{run}: the records differ from an undisturbed campaign's")
-        tally.check(not list(run.rglob(".writing-*")), f"{run}: something is half-written")
+        left = [str(path.relative_to(run)) for path in run.rglob(".writing-*")]
+        tally.check(not left, f"{run}: half-written is {', '.join(left)}")
         recorded = sum(e.record.extra["ledger"]["attempts"] for e in episodes)
         tally.check(recorded == self._account.attempts, f"{run}: {recorded} attempts recorded")
         twice = account.attempts - recorded

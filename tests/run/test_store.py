@@ -6,6 +6,8 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -113,3 +115,21 @@ def test_a_process_killed_at_any_moment_leaves_only_whole_episodes(tmp_path):
             for file in chain.episode(index).iterdir():
                 file.unlink()
             chain.episode(index).rmdir()
+
+
+def test_what_a_killed_process_left_beside_the_episodes_is_swept(tmp_path):
+    """Of a process that is gone; what a living one is writing stays."""
+    run = open_run(tmp_path / "run", {"model": "pilot"})
+    chain = run.chain("kitchen", "CloseFridge", "capex")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    folders = (run.path, chain.path, chain.path / "unfinished")
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        for process in (gone.pid, os.getppid()):
+            (folder / f".writing-{process}-live.json").write_text("{")
+    run.sweep()
+    chain.sweep()
+    left = {str(p.relative_to(run.path)) for p in run.path.rglob(".writing-*")}
+    name = f".writing-{os.getppid()}-live.json"
+    assert left == {str((folder / name).relative_to(run.path)) for folder in folders}
