@@ -4,7 +4,7 @@
     python scripts/carry_runs.py unpack demonstrations.tar.xz --out runs --parallel 16
 
 What is packed of each certified episode: its record, certificate, times, actions, and a digest of
-its states: about 8 kB, of 150 kB and more with states and pictures. Unpacking executes the actions
+its states: about 10 kB, of 150 kB and more with states and pictures. Unpacking executes the actions
 from the start again and writes the states that come of it. Where they equal the recorded ones to
 the last bit the certificate holds; other episodes lose it, and `capex certify` judges them anew.
 For a GPU that can be reached by a narrow way only: pictures are then drawn from the states
