@@ -233,7 +233,8 @@ def show(folder: Path, bench: Bench, limit: Decimal, title: str) -> list[str]:
         and not list(folder.rglob(".writing-*")),
         "the budget holds": all(a.total_usd <= limit and not a.overruns for a in accounts),
         "each request is counted once": set(recorded) == {quiet.attempts},
-        "paid twice: at most what was in flight": 0 <= sent - sum(recorded) <= kills * SLOTS,
+        "paid twice: at most what was in flight": sent - sum(recorded) <= kills * SLOTS
+        and all(a.attempts >= n for a, n in zip(accounts, recorded, strict=True)),
     }
     table = Table(title=title, title_justify="left", show_header=False)
     for name, count in sorted(bench.blows.items()):

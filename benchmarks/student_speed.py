@@ -3,18 +3,19 @@
     python benchmarks/student_speed.py [--device cuda] [--steps 300] [--lerobot FOLDER]
         [--only WORDS] [--size 256]
 
-Batch 16, three 256x256 cameras or others, random data. Ours includes everything: indices, gathering,
-cropping, normalising, optimiser, moving average. LeRobot's networks get a batch that is already on
-the device and normalised, their optimiser and their clipping. FOLDER is an unpacked lerobot wheel
-for machines where the package itself cannot be installed; its network files are read on their own
-there. WORDS: only rows whose names hold them. Without our kernels: torch's functions in their
-place, and nothing compiled.
+Batch 16, three cameras of 256x256 or another size, random data. Ours includes everything: indices,
+gathering, cropping, normalising, optimiser, moving average. LeRobot's networks get a batch that is
+already on the device and normalised, their optimiser and their clipping. FOLDER is an unpacked
+lerobot wheel for machines where the package itself cannot be installed; its network files are read
+on their own there. WORDS: only rows whose names hold them. Without own kernels: torch's functions
+in their place, and nothing compiled.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import platform
 import sys
 import tempfile
@@ -359,18 +360,15 @@ def main() -> None:
                 print(f"{name:42s} not measured: {error}", flush=True)
             if device.type == "cuda":
                 torch.cuda.empty_cache()
-        for policy in ("act", "diffusion"):
-            if device.type == "cuda":
-                print(
-                    f"{policy + ', one chunk on the GPU':42s}"
-                    f" {latency_ms(policy, pack, str(device), graphed=True, repeats=20):8.1f} ms",
-                    flush=True,
-                )
-            print(
-                f"{policy + ', one chunk on the CPU':42s}"
-                f" {latency_ms(policy, pack, 'cpu', graphed=False, repeats=3):8.1f} ms",
-                flush=True,
-            )
+        for module in (kernels, trainer):
+            module.AVAILABLE = TRITON
+        for policy, where in itertools.product(("act", "diffusion"), ("GPU", "CPU")):
+            name, on_gpu = f"{policy}, one chunk on the {where}", where == "GPU"
+            if given.only not in name or (on_gpu and device.type != "cuda"):
+                continue
+            place, repeats = (str(device), 20) if on_gpu else ("cpu", 3)
+            took = latency_ms(policy, pack, place, graphed=on_gpu, repeats=repeats)
+            print(f"{name:42s} {took:8.1f} ms", flush=True)
 
 
 if __name__ == "__main__":

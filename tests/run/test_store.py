@@ -121,15 +121,21 @@ def test_what_a_killed_process_left_beside_the_episodes_is_swept(tmp_path):
     """Of a process that is gone; what a living one is writing stays."""
     run = open_run(tmp_path / "run", {"model": "pilot"})
     chain = run.chain("kitchen", "CloseFridge", "capex")
-    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone, lives = (
+        subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({s})"]) for s in (0, 600)
+    )
     gone.wait()
     folders = (run.path, chain.path, chain.path / "unfinished")
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-        for process in (gone.pid, os.getppid()):
+        for process in (gone.pid, lives.pid, os.getpid()):
             (folder / f".writing-{process}-live.json").write_text("{")
     run.sweep()
     chain.sweep()
-    left = {str(p.relative_to(run.path)) for p in run.path.rglob(".writing-*")}
-    name = f".writing-{os.getppid()}-live.json"
-    assert left == {str((folder / name).relative_to(run.path)) for folder in folders}
+    names = [f".writing-{process}-live.json" for process in (lives.pid, os.getpid())]
+    for folder in folders:
+        assert sorted(p.name for p in folder.glob(".writing-*")) == sorted(names)
+    chain.sweep(everything=True)  # nobody else writes into the chain
+    lives.kill()
+    lives.wait()
+    assert [p.name for p in chain.path.rglob(".writing-*")] == [names[1]] * 2

@@ -164,6 +164,16 @@ def test_a_policy_may_begin_from_another_whose_success_is_a_floor(folder):
         ("pilot =", '"a/b" =', "letters and digits are right"),
         ("[sources]", "[sources", "is not TOML"),
         ("dim = 32", "dim = 32\ninit = 3", "policies.act.init is 3; it must be a text"),
+        (
+            '"{task}-pilot"',
+            "{ path = 'a', frist = 2 }",
+            r"sources is .* \{path = \"FOLDER\", first",
+        ),
+        (
+            '"{task}-pilot"',
+            "{ path = 'a', first = 0 }",
+            r"sources is .* \{path = \"FOLDER\", first",
+        ),
     ],
 )
 def test_a_slip_in_the_file_is_a_sentence(folder, old, new, sentence):
@@ -252,7 +262,7 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     rolled(run, "CloseFridge", "expert-10", 0, 7, episodes=10, sources=["expert"])
     rolled(run, "CloseFridge", "expert-90", 0, 9, episodes=90, sources=["expert"])
     data = load([tmp_path / "run"])
-    drawn = data_curves(blocks(cells(data)))
+    drawn = data_curves(cells(data))
     assert list(drawn) == ["act, 20,000 steps: kitchen:CloseFridge"]
     points = drawn["act, 20,000 steps: kitchen:CloseFridge"]["expert"]
     assert [(p.amount, p.mean) for p in points] == [(10, 0.7), (90, 0.9)]

@@ -138,12 +138,20 @@ def test_trainings_of_different_kind_and_length_share_a_device(pack, tmp_path):
     with pytest.raises(Killed):
         train(replace(job(pack, tmp_path / "c", steps=4), save_every=2), kill_at(4))
     killed = replace(job(pack, tmp_path / "c", steps=4), save_every=2)
-    jobs = [*jobs, killed, job(pack, tmp_path / "d", steps=4)]
-    assert [path.name for path in train_together(jobs)] == ["000006", "000003", "000004", "000004"]
+    jobs, seen = [*jobs, killed, job(pack, tmp_path / "d", steps=4)], []
+    before = [contents(j.out) for j in jobs[:2]]
+    paths = train_together(jobs, seen.append)
+    assert [path.name for path in paths] == ["000006", "000003", "000004", "000004"]
+    assert [now.step for now in seen] == [4, 3, 4]  # c goes on at 2, d begins
+    assert [contents(j.out) for j in jobs[:2]] == before
 
 
 def curve_of(asked):
     return (asked.out / "curve.csv").read_text()
+
+
+def contents(folder):
+    return {p: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def test_a_dataset_that_changed_is_not_continued_on(tmp_path):

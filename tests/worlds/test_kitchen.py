@@ -246,26 +246,12 @@ def test_unknown_names_are_refused_with_the_closest_first(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
     with pytest.raises(UnknownName, match="there is no camera 'rigth'; valid: right"):
         stove.observe(["rigth"])
+    with pytest.raises(UnknownName, match="there is no camera 'rigth'; valid: right"):
+        stove.observe(["left", "rigth"], (64, 64))
     with pytest.raises(CapexError, match="there is no start 10000"):
         stove.reset(Start("PickPlaceCounterToStove", 10_000))
     with pytest.raises(BadCommand, match="arms: "):
         stove.step(Command({"left": ArmCommand()}))
-
-
-def test_cameras_drawn_together_show_what_each_shows_alone(stove):
-    stove.reset(Start(stove.spec.task, 3))
-    for size in (
-        (96, 54),
-        (64, 64),
-        (160, 128),
-        None,
-    ):  # the sheet grows, and is larger than needed
-        together = stove.observe(size=size)
-        for name, image in together.items():
-            np.testing.assert_array_equal(image, stove.observe([name], size)[name])
-    with pytest.raises(CapexError, match="image size 0x8"):
-        stove.observe(size=(0, 8))
-    assert stove.observe([]) == {}
 
 
 def test_shadows_are_off_by_default_and_a_flag_brings_them():

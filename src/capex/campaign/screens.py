@@ -46,8 +46,9 @@ class Screens:
     def begin(self) -> None:
         """The world is reset, its cameras see."""
         if self._env.spec.real_time and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="capex screens", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="capex screens", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def __exit__(self, *_: object) -> None:
         self._over.set()

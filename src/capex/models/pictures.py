@@ -21,7 +21,9 @@ IMAGES = "images"  # the folder of an episode that holds them
 
 
 def load_codecs() -> None:
-    """Import what encodes pictures, which Pillow would do in the middle of the first attempt."""
+    """Import what encodes pictures, which Pillow would do in the middle of the first attempt. Only
+    PNG and JPEG: for WebP it imports all that it has, where that is asked for.
+    """
     PillowImage.preinit()
 
 

@@ -44,7 +44,6 @@ class Score:
     deviation: float | None  # None with one seed
     seeds: int
     demonstrations: int
-    makers: str
     tally: Tally
 
 
@@ -179,9 +178,8 @@ def _score(group: Sequence[Cell]) -> Score:
     rates = [c.tally.successes / c.tally.n for c in group]
     deviation = statistics.stdev(rates) if len(rates) > 1 else None
     pooled = Tally(sum(c.tally.successes for c in group), sum(c.tally.n for c in group))
-    most = max(group, key=lambda c: c.demonstrations)
-    seeds, rate = len(group), statistics.fmean(rates)
-    return Score(rate, deviation, seeds, most.demonstrations, most.makers, pooled)
+    most = max(c.demonstrations for c in group)
+    return Score(statistics.fmean(rates), deviation, len(group), most, pooled)
 
 
 @dataclass(frozen=True)
@@ -250,17 +248,28 @@ def curves(found: Sequence[Block]) -> Curves:
     return drawn
 
 
-def data_curves(found: Sequence[Block]) -> Curves:
-    """Success against the number of demonstrations, by policy and budget on each task, and by who
-    made them; only where somebody made several numbers of them.
+def data_curves(found: Sequence[Cell]) -> Curves:
+    """Success against the number of demonstrations, by policy, budget and task, and by who made
+    them; only where somebody made several numbers of them. Seeds are pooled.
     """
-    drawn: dict[str, dict[str, list[CurvePoint]]] = {}
-    for block in found:
-        for line in block.lines:
-            points: dict[str, list[CurvePoint]] = defaultdict(list)
-            for score in sorted(line.scores.values(), key=lambda s: s.demonstrations):
-                points[score.makers].append(_point(score.demonstrations, [score]))
-            if any(len({p.amount for p in own}) > 1 for own in points.values()):
-                title = f"{panel_name(block, found)}, {block.budget:,} steps: {line.task}"
-                drawn[title] = dict(sorted(points.items(), key=lambda item: item[0] in LAST))
-    return drawn
+    trained = [c for c in found if c.source not in FLOORS]
+    began: dict[str, set[str]] = defaultdict(set)
+    for cell in trained:
+        began[cell.policy].add(cell.initialisation)
+    groups: dict[str, dict[str, dict[int, list[Cell]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for cell in trained:
+        name = (
+            f"{cell.policy} ({cell.initialisation})" if len(began[cell.policy]) > 1 else cell.policy
+        )
+        title = f"{name}, {cell.budget:,} steps: {cell.task}"
+        groups[title][cell.makers][cell.demonstrations].append(cell)
+    return {
+        title: {
+            makers: [_point(amount, [_score(own)]) for amount, own in sorted(amounts.items())]
+            for makers, amounts in sorted(by_makers.items(), key=lambda item: item[0] in LAST)
+        }
+        for title, by_makers in groups.items()
+        if any(len(amounts) > 1 for amounts in by_makers.values())
+    }

@@ -22,7 +22,7 @@ from capex.errors import CapexError, DamagedFile
 
 TEMPORARY = ".writing-"
 LEVELS = 4  # that are indented: of a record its waypoints, each on a line
-# Nothing that is written holds itself: looking out for that takes a tenth of the time.
+# Nothing that is written holds itself: looking out for that costs a tenth of the encoding.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 # What needs no encoder, which costs more to set up than to run.
 _PLAIN: dict[type, Callable[[Any], str]] = {
@@ -110,17 +110,18 @@ def write_flushed(path: Path, content: bytes) -> None:
         os.fsync(out.fileno())
 
 
-def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Remove what killed processes left half-written in a folder; what a living one writes
-    stays.
+def remove_leftovers(folder: Path, *, everything: bool = False) -> None:
+    """Remove files that killed processes left half-written in a folder; what a living one of this
+    machine writes stays, and what this process does: of its number it writes the same name anew.
+
+    `everything`: the caller knows that no other process writes here.
     """
-    for leftover in folder.glob(f"{TEMPORARY}*-{name}"):
-        process = leftover.name[len(TEMPORARY) :].partition("-")[0]
-        if process.isdigit() and not alive(int(process)):
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        number = leftover.name[len(TEMPORARY) :].partition("-")[0]
+        process = int(number) if number.isdigit() else 0
+        dead = everything or not alive(process)
+        if dead and process != os.getpid() and leftover.is_file():
+            leftover.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -133,7 +134,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
     if target.exists():
         raise CapexError(f"{target} exists already; choose another --out or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(target.parent, target.name)
+    for leftover in target.parent.glob(f"{TEMPORARY}*-{target.name}"):
+        if not alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
+            shutil.rmtree(leftover, ignore_errors=True)
     folder = target.with_name(f"{TEMPORARY}{os.getpid()}-{target.name}")
     folder.mkdir()
     try:

@@ -212,7 +212,7 @@ class Chain:
         number of the killed one.
         """
         for folder in (self.path, self.path / "unfinished"):
-            remove_leftovers(folder)
+            remove_leftovers(folder, everything=everything)
         for leftover in (
             self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ()
         ):

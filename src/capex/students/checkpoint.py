@@ -71,6 +71,7 @@ def restore(path: Path, trainer: Trainer) -> None:
                 f"{path} does not belong to this training: its state differs; choose another --out"
             )
         tensor.copy_(value)
+    trainer.step = int(trainer.done)
     torch.set_rng_state(saved["generator.cpu"])
     if trainer.device.type == "cuda" and "generator.cuda" in saved:
         torch.cuda.set_rng_state(saved["generator.cuda"], trainer.device)

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from capex.students.trainer import Trainer
-
-WARM_UP_STEPS = 3
+from capex.students.trainer import WARM_UP_STEPS, Trainer
 
 
 class Stepper:

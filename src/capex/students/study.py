@@ -201,9 +201,13 @@ def _claim(study: StudyPlan, out: Path) -> None:
         "starts": list(study.starts),
         "max_demonstrations": study.max_demonstrations,
     }
+    firsts = {name: source.first for name, source in study.sources.items() if source.first}
+    if firsts:
+        kept["first"] = firsts
     path = out / "study.json"
     if path.is_file():
-        changed = sorted(k for k, v in kept.items() if read_json(path).get(k) != v)
+        held = read_json(path)
+        changed = sorted(k for k in {*kept, *held} if held.get(k) != kept.get(k))
         if changed:
             raise CapexError(
                 f"{out} holds a study with other {', '.join(changed)}; choose another --out"

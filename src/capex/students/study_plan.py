@@ -7,7 +7,7 @@ budgets = [20000, 50000, 100000]  # training steps
 [sources]                         # {task} becomes the task's name; paths from the file's folder
 collected = "datasets/{task}-collected"
 expert = "datasets/{task}-expert"
-first-20 = { path = "datasets/{task}-collected", first = 20 }  # other than max_demonstrations
+first-20 = { path = "datasets/{task}-collected", first = 20 }  # in place of max_demonstrations
 [policies.act]                    # any name; `policy` says which kind, the rest are settings
 lr = 1e-4
 [policies.scratch]
@@ -27,7 +27,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from capex.campaign.names import parse_names, parse_starts
 from capex.campaign.settings import Order, read_config
@@ -63,7 +63,9 @@ Tasks = Annotated[tuple[str, ...], Several, AfterValidator(_full_names)]
 class StudySource:
     """A dataset, and how many of its demonstrations of a task are trained on at most."""
 
-    path: Annotated[str, Several]
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    path: Annotated[str, Field(min_length=1)]
     first: AtLeast1 | None = None  # None: the study's max_demonstrations
 
 

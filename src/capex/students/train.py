@@ -111,23 +111,34 @@ def train_together(
     for job in jobs:
         working_dtype(job.settings.precision, device)
         _require_ours(job)
+    firsts = [max(checkpoint.steps(job.out), default=0) for job in jobs]
+    if todo := [(job, first) for job, first in zip(jobs, firsts, strict=True) if first < job.steps]:
+        _train(todo, device, report, announce)
+    return [checkpoint.path_of(job.out, max(checkpoint.steps(job.out))) for job in jobs]
+
+
+def _train(
+    todo: Sequence[tuple[TrainingJob, int]],
+    device: torch.device,
+    report: OnProgress,
+    announce: Announce,
+) -> None:
+    """Train jobs to their end, each from the step that it has reached."""
     prepare(device)
     if device.type == "cuda":
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     running: list[Running] = []
     try:
-        for job in jobs:
-            if (first := max(checkpoint.steps(job.out), default=0)) < job.steps:
-                running.append(_begin(job, device, announce))
-                _claim(job)
-                if first:
-                    _continue(running[-1], first)
-                    announce(f"continuing at step {first}")
+        for job, first in todo:
+            running.append(_begin(job, device, announce))
+            _claim(job)
+            if first:
+                _continue(running[-1], first)
+                announce(f"continuing at step {first}")
         _run(running, device, report, announce)
     finally:
         for r in running:
             r.trainer.batches.close()
-    return [checkpoint.path_of(job.out, max(checkpoint.steps(job.out))) for job in jobs]
 
 
 @dataclass(frozen=True)
@@ -139,24 +150,24 @@ class Running:
     trainer: Trainer
 
     @property
-    def done(self) -> int:
+    def step(self) -> int:
         """Steps so far."""
         return self.trainer.step
 
     @property
     def over(self) -> bool:
         """Whether no step is left."""
-        return self.done >= self.job.steps
+        return self.step >= self.job.steps
 
     @property
     def saves(self) -> bool:
         """Whether the policy is kept as it is now."""
-        return self.over or self.done in self.job.keep or self.done % self.job.save_every == 0
+        return self.over or self.step in self.job.keep or self.step % self.job.save_every == 0
 
     @property
     def logs(self) -> bool:
         """Whether the losses are read now, for which the device is waited for."""
-        return self.saves or self.done % LOG_EVERY == 0
+        return self.saves or self.step % LOG_EVERY == 0
 
 
 def _begin(job: TrainingJob, device: torch.device, announce: Announce) -> Running:
@@ -191,7 +202,6 @@ def _continue(running: Running, step: int) -> None:
     path = checkpoint.path_of(running.job.out, step)
     checkpoint.require_same(path, running.spec)
     checkpoint.restore(path, running.trainer)
-    running.trainer.step = step
 
 
 def _run(
@@ -199,9 +209,9 @@ def _run(
 ) -> None:
     """Step all trainings until the shortest is over, then the others."""
     curve = {
-        r.job.out: curves.Curve(r.job.out / curves.CURVE, r.trainer.parts, r.done) for r in running
+        r.job.out: curves.Curve(r.job.out / curves.CURVE, r.trainer.parts, r.step) for r in running
     }
-    _save([r for r in running if r.done == 0 and 0 in r.job.keep])
+    _save([r for r in running if r.step == 0 and 0 in r.job.keep])
     while active := [r for r in running if not r.over]:
         graphed = all(r.job.graphed for r in active)
         stepper = Stepper([r.trainer for r in active], device, graphed=graphed)
@@ -217,14 +227,15 @@ def _run(
             for r, means in zip(logging, losses, strict=True):
                 if not all(map(math.isfinite, means.values())):
                     raise CapexError(
-                        f"the loss is not finite at step {r.done}; the last checkpoint in"
+                        f"the loss is not finite at step {r.step}; the last checkpoint in"
                         f" {r.job.out} is whole: try a smaller lr"
                     )
-                curve[r.job.out].add(r.done, means, speed)
-                report(TrainingProgress(r.done, r.job.steps, means, speed))
+                curve[r.job.out].add(r.step, means, speed)
+                report(TrainingProgress(r.step, r.job.steps, means, speed))
             if saving := [r for r in active if r.saves]:
                 _save(saving)
                 mark = time.perf_counter()
+        del stepper  # whose graph holds memory that the next one needs
     for r in running:
         picture, count = r.job.out / "curve.png", r.spec.training["episodes"]
         title = f"{r.spec.policy}, {count} demonstrations, seed {r.job.seed}"
@@ -240,8 +251,8 @@ def _run(
 def _save(running: Sequence[Running]) -> None:
     """Checkpoints of trainings as they are now, and no older ones that nobody asked to keep."""
     for r in running:
-        spec = replace(r.spec, training={**r.spec.training, "steps": r.done})
-        checkpoint.save(r.job.out, r.done, r.trainer, spec, {"job": r.job.identity()})
+        spec = replace(r.spec, training={**r.spec.training, "steps": r.step})
+        checkpoint.save(r.job.out, r.step, r.trainer, spec, {"job": r.job.identity()})
         checkpoint.prune(r.job.out, r.job.keep)
 
 

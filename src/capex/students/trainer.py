@@ -24,6 +24,7 @@ from capex.students.kernels import AVAILABLE
 from capex.students.settings import ActSettings, DiffusionSettings, Settings
 
 LOG_EVERY = 100
+WARM_UP_STEPS = 3  # before a graph is captured; they leave no trace
 ALIGNED = 64  # numbers; each tensor of a pool begins at a multiple
 PARTS = {"act": ("loss", "l1", "kl"), "diffusion": ("loss",)}
 
@@ -45,10 +46,10 @@ class Trainer:
         self._worker = net if dtype == torch.float32 else copy_in(dtype, net)
         if device.type == "cuda" and AVAILABLE:
             fuse(self._worker)
-        self.step = 0  # steps so far; what the device counts
+        self.step = 0  # steps so far, known here; `done` is the same count on the device
         self.done = torch.zeros((), dtype=torch.int64, device=device)
         self.log = torch.zeros((LOG_EVERY, len(self.parts)), device=device)
-        self._rates = torch.from_numpy(learning_rates(settings, steps)).to(device)
+        self._rates = _table(learning_rates(settings, steps), device)
         self._rate = torch.zeros((), device=device)
         groups = [{"params": p, "weight_decay": d} for p, d in parameter_groups(net, settings)]
         betas = (settings.beta1, settings.beta2)
@@ -69,7 +70,7 @@ class Trainer:
         self._rounded = self._weights if self._worker is net else pooled(self._working)
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
         self._average = pooled(self.average) if self.average else None
-        self._shares = torch.from_numpy(average_shares(settings, steps)).to(device)
+        self._shares = _table(average_shares(settings, steps), device)
         self._worker.train()
 
     @property
@@ -134,6 +135,11 @@ class Trainer:
             row = torch.stack([loss.detach(), *(v.detach() for v in parts.values())]).float()
             self.log.index_copy_(0, (self.done % LOG_EVERY)[None], row[None])
             self.done += 1
+
+
+def _table(values: npt.NDArray[np.float32], device: torch.device) -> Tensor:
+    """A value for each step, and for those that a graph is warmed up with after the last."""
+    return torch.from_numpy(np.pad(values, (0, WARM_UP_STEPS), mode="edge")).to(device)
 
 
 def pooled(tensors: Sequence[Tensor]) -> Tensor:

@@ -197,8 +197,8 @@ class Renderer:
         """
         sizes = {camera: _valid(size) for camera, size in sizes.items()}
         lefts = list(itertools.accumulate((w for w, _ in sizes.values()), initial=0))
-        width, height = lefts.pop(), max(h for _, h in sizes.values())
-        if len(sizes) == 1 or width > MAX_SIZE:
+        width, height = lefts.pop(), max((h for _, h in sizes.values()), default=0)
+        if len(sizes) < 2 or width > MAX_SIZE:
             return [self._rgb(data, camera, size) for camera, size in sizes.items()]
         sheet = _Sheet.of(width, height)
         for (camera, size), left in zip(sizes.items(), lefts, strict=True):
@@ -275,13 +275,16 @@ class _Sheet:
     def __init__(self, width: int, height: int):
         from OpenGL import GL
 
-        self._gl, self.width, self.height = GL, width, height
+        self._GL, self.width, self.height = GL, width, height
         self._buffer, self._color = GL.glGenFramebuffers(1), GL.glGenRenderbuffers(1)
         GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._buffer)
         GL.glBindRenderbuffer(GL.GL_RENDERBUFFER, self._color)
         GL.glRenderbufferStorage(GL.GL_RENDERBUFFER, GL.GL_RGBA8, width, height)
         attached = GL.GL_COLOR_ATTACHMENT0, GL.GL_RENDERBUFFER, self._color
         GL.glFramebufferRenderbuffer(GL.GL_FRAMEBUFFER, *attached)
+        if GL.glCheckFramebufferStatus(GL.GL_FRAMEBUFFER) != GL.GL_FRAMEBUFFER_COMPLETE:
+            self.free()
+            raise GLUnavailable(f"OpenGL gives no framebuffer of {width}x{height} pixels")
 
     @classmethod
     def of(cls, width: int, height: int) -> _Sheet:
@@ -292,13 +295,14 @@ class _Sheet:
         if sheet is None or width > sheet.width or height > sheet.height:
             if sheet is not None:
                 width, height = max(width, sheet.width), max(height, sheet.height)
+                cls._newest = None
                 sheet.free()
             sheet = cls._newest = cls(width, height)
         return sheet
 
-    def take(self, drawn: Any, size: Size, left: int) -> None:
+    def take(self, drawn: mujoco.MjrContext, size: Size, left: int) -> None:
         """Copy what was drawn last to its place."""
-        gl, (width, height) = self._gl, size
+        gl, (width, height) = self._GL, size
         gl.glBindFramebuffer(gl.GL_READ_FRAMEBUFFER, drawn.offFBO)
         gl.glBindFramebuffer(gl.GL_DRAW_FRAMEBUFFER, self._buffer)
         gl.glReadBuffer(gl.GL_COLOR_ATTACHMENT0)
@@ -308,7 +312,7 @@ class _Sheet:
 
     def read(self, width: int, height: int) -> Image:
         """Everything that waits, the lowest row first."""
-        gl, pixels = self._gl, np.empty((height, width, 3), dtype=np.uint8)
+        gl, pixels = self._GL, np.empty((height, width, 3), dtype=np.uint8)
         gl.glBindFramebuffer(gl.GL_READ_FRAMEBUFFER, self._buffer)
         gl.glReadBuffer(gl.GL_COLOR_ATTACHMENT0)
         gl.glPixelStorei(gl.GL_PACK_ALIGNMENT, 1)
@@ -317,8 +321,8 @@ class _Sheet:
 
     def free(self) -> None:
         """Give its memory back."""
-        self._gl.glDeleteFramebuffers(1, [self._buffer])
-        self._gl.glDeleteRenderbuffers(1, [self._color])
+        self._GL.glDeleteFramebuffers(1, [self._buffer])
+        self._GL.glDeleteRenderbuffers(1, [self._color])
 
 
 def intrinsics(fovy_deg: float, size: tuple[int, int]) -> npt.NDArray[np.float64]:

@@ -41,7 +41,7 @@ def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
             section.tables.append(policies_table(shown, numbers.source_names(rollouts), acting))
         section.figures.append(budget_figure(shown, numbers.source_names(rollouts), acting))
         section.tables.append(_budgets_table(shown, acting))
-        if (figure := data_figure(shown, acting)) is not None:
+        if (figure := data_figure(rollouts, acting)) is not None:
             section.figures.append(figure)
     lines = {(block.policy, line.task) for block in shown for line in block.lines}
     section.text += [

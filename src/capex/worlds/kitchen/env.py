@@ -307,10 +307,9 @@ class KitchenEnv:
         """Upright RGB images by camera name."""
         self._started()
         names = [c.name for c in self.spec.cameras] if cameras is None else cameras
-        sizes = {name: size or self.spec.camera(name).size for name in names}
-        numbered = {self._model.camera(name).id: wanted for name, wanted in sizes.items()}
-        images = self._renders().views(self._data, numbered) if sizes else []
-        return dict(zip(sizes, images, strict=True))
+        chosen = {name: self.spec.camera(name) for name in names}
+        sizes = {self._model.camera(name).id: size or c.size for name, c in chosen.items()}
+        return dict(zip(chosen, self._renders().views(self._data, sizes), strict=True))
 
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""

@@ -82,10 +82,9 @@ class Cameras:
     ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
         names = [c.name for c in self._spec.cameras] if cameras is None else cameras
-        sizes = {name: size or self._spec.camera(name).size for name in names}
-        numbered = {self._ids[name]: wanted for name, wanted in sizes.items()}
-        images = self._draws().views(self._data, numbered) if sizes else []
-        return dict(zip(sizes, images, strict=True))
+        chosen = {name: self._spec.camera(name) for name in names}
+        sizes = {self._ids[name]: size or c.size for name, c in chosen.items()}
+        return dict(zip(chosen, self._draws().views(self._data, sizes), strict=True))
 
     def model_of(self, camera: str, size: tuple[int, int] | None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""
