@@ -97,7 +97,8 @@ def train_together(
     jobs: Sequence[TrainingJob], report: OnProgress = _ignore, announce: Announce = _ignore
 ) -> list[Path]:
     """Several trainings side by side on one device, as branches of one graph, which loses a branch
-    when a training ends. Whether they continue exactly is promised for a training that is alone.
+    when a training ends. One that is alone continues exactly; several do where all of them were
+    saved at the same step.
     """
     if len({job.device for job in jobs}) > 1:
         raise CapexError("trainings that run together need the same device")
