@@ -7,9 +7,10 @@ One campaign follows the other until all blows have fallen.
 
 The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.5, which
 Linux has without being told). A few seconds after each sign of work a blow falls: a node is killed
-with SIGKILL and another one added, the driver is killed and started on another node, or the
-connections of a node to the head, which pass a proxy, are cut, stalled or half-closed: of any six
-blows each kind falls at least once. After so many minutes no more blows fall. In the end
+with SIGKILL and another one added, the driver is killed and started on another node, the head is
+killed with all that hangs on it and the driver started on a new cluster, or the connections of a
+node to the head, which pass a proxy, are cut, stalled or half-closed: of any seven blows each kind
+falls at least once. After so many minutes no more blows fall. In the end
 the records of each must equal those of an undisturbed run in one process, byte for byte but for
 times, nothing may have cost more than the budget, and only what was in flight may have been paid
 for twice. Prints the table; exit status 1 where that was not so. SIGTERM ends the blows, and the
@@ -28,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ from lab.campaigns import contents, price_file
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 TASKS, EPISODE_USD = "lab.world:low,high", Decimal(40) / 48
-BLOWS = ("node", "node", "driver", "cut", "stall", "half-close")
+BLOWS = ("node", "node", "driver", "cut", "stall", "half-close", "head")
 SMALL = {"num_cpus": 1, "object_store_memory": 80_000_000}
 SLOTS = 8
 PATIENCE = 5  # times that a node may fail to start
@@ -93,13 +94,17 @@ class Bench:
         self._rng, self._folder, self._prices = random.Random(seed), folder, price_file(folder)
         self._starts, self._deck, self.runs = starts, list[str](), list[Path]()
         self.blows: Counter[str] = Counter()
+        self._proxies: dict[str, ProxyProcess] = {}
+        self._nodes: dict[str, Any] = {}
+        self._begin(f"127.0.0.{number}" for number in range(2, nodes + 1))
+
+    def _begin(self, places: Iterable[str]) -> None:
+        """A cluster with a head and nodes."""
         head = {**SMALL, "include_dashboard": False}
         self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self._head = self._cluster.address.rpartition(":")[0]
-        self._proxies: dict[str, ProxyProcess] = {}
-        self._nodes: dict[str, Any] = {}
-        for number in range(2, nodes + 1):
-            self._add(f"127.0.0.{number}")
+        for place in places:
+            self._add(place)
 
     def _add(self, place: str) -> None:
         """A node, whose connections to the head pass a proxy."""
@@ -155,6 +160,17 @@ class Bench:
         books = self.runs[-1] / "spend.jsonl"
         return books.stat().st_size if books.exists() else 0
 
+    def _end(self) -> list[str]:
+        """Kill the head and every node; the places of the nodes."""
+        places = list(self._nodes)
+        for node in (*self._nodes.values(), self._cluster.head_node):
+            self._cluster.remove_node(node, allow_graceful=False)
+        for proxy in self._proxies.values():
+            proxy.close()
+        self._nodes.clear()
+        self._proxies.clear()
+        return places
+
     def _strike(
         self, driver: subprocess.Popen[bytes], place: str
     ) -> tuple[subprocess.Popen[bytes], str]:
@@ -174,6 +190,14 @@ class Bench:
             place = self._rng.choice([*others, self._head])
             driver = self.drive(place)
             self.blows["drivers killed and started on another node"] += 1
+        elif blow == "head":
+            places = self._end()
+            driver.kill()
+            driver.wait()
+            self._begin(places)
+            place = self._head
+            driver = self.drive(place)
+            self.blows["heads killed, and all nodes; driver started on a new cluster"] += 1
         else:
             proxy = self._proxies[self._rng.choice(list(self._nodes))]
             proxy.strike(blow)

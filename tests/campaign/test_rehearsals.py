@@ -43,7 +43,7 @@ def test_disks_that_fail_are_a_sentence_and_nothing_is_lost():
 def test_a_node_whose_connections_are_half_closed_changes_no_record():
     pytest.importorskip("ray")
     # At the first sign of work: a fast machine would else be done before.
-    said = _run("cluster_campaign.py", "1", "7", "--nodes", "2", "--starts", "1", "--within", "0")
+    said = _run("cluster_campaign.py", "1", "3", "--nodes", "2", "--starts", "1", "--within", "0")
     assert "connections of a node: half-close" in said
     assert "NO" not in said
 
