@@ -204,7 +204,7 @@ def report(folder: Path, minutes: float) -> int:
         table.add_column(column, justify="left" if column in ("who", "what") else "right")
     said = (folder / "driver.log").read_text(errors="replace")[-1000:]
     grown = [] if code == 0 else [f"the campaign ended with exit code {code}: {said}"]
-    half = episodes * 5 / 8  # from the middle of the second quarter to that of the last
+    half = episodes / 2  # from the middle of the second quarter to that of the last
     for who, samples in looked.items():
         for name, values in samples.rows.items():
             before, after = samples.quarter(name, 2), samples.quarter(name, 4)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from capex import worlds
 from capex.campaign.chain import ChainPlan
-from capex.method.calibrator import Calibrator
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import MethodSettings, preset
@@ -31,7 +30,7 @@ NEXT_START = 10**6  # one that no run has seen, so that every success may be a r
 def fill(env: Env, preset: MethodSettings, memory: Memory, file: Path, after: str) -> None:
     """Print the prompt that an episode with this memory begins with."""
     spec = env.spec
-    trust = Calibrator.fit(*memory.labelled()) if preset.calibrated else Calibrator(None)
+    trust = memory.calibrator(preset, spec.name)
     context = build(
         memory, preset, spec, NEXT_START, env.scene, weights=trust.weights, template=file
     )

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from capex.errors import CapexError
+from capex.method.calibrator import Calibrator
 from capex.method.memory import Memory
 from capex.method.memory.context import Context, build
 from capex.method.memory.failures import SIZE_MAX as FAILURES_SIZE
@@ -729,6 +730,30 @@ def test_labelled_rows_grow_in_order_and_snapshots_stay():
         memory.labelled()[0][0, 0] = 1.0
     with pytest.raises(CapexError, match="a snapshot of memory does not learn"):
         snapshots[0][0].add(stuck())
+
+
+def test_what_a_worker_gets_does_not_grow_with_the_attempts_and_predicts_the_same():
+    memory, capex, sizes = Memory(), preset("capex"), []
+    assert memory.fitted(capex).calibrator(capex, "toy:Fetch") == Calibrator()
+    for k in range(400):
+        phi = (1.0, 0.01 * k, 0.0, 0.25, 0.5, -0.1, 2.0, 0.25)
+        waypoints = [
+            replace(row((40, 0, 60), s), features=phi) for s in ("reached", "stalled", "reached")
+        ]
+        memory.add(attempt(k, False, [decision(1, *waypoints)]))
+        if k % 100 == 99:
+            sent = pickle.dumps(memory.fitted(capex))
+            fitted = pickle.loads(sent)
+            sizes.append(len(sent))
+            known = memory.calibrator(capex, "toy:Fetch")
+            assert fitted.calibrator(capex, "toy:Fetch") == known
+            assert known.labels == fitted.labels == memory.labels == 3 * (k + 1)
+            assert fitted.skeleton.text() == memory.skeleton.text()
+            assert fitted.fitted(capex) is fitted
+            assert fitted.calibrator(preset("capex-stated"), "toy:Fetch").weights is None
+    assert max(sizes) < 1.1 * min(sizes)
+    with pytest.raises(CapexError, match="a snapshot of memory does not learn"):
+        fitted.add(stuck())
 
 
 def test_memory_and_its_snapshots_travel_between_processes():

@@ -74,10 +74,11 @@ class ChainRun:
         plan, memory, begun = self.plan, self.plan.memory, None
         if self.forks is not None:
             begun, recalled = self.forks[slot.start]
-            shown = self.method.memory == "chain" and not plan.remembers
-            memory = recalled if shown else memory
+            if self.method.memory == "chain" and not plan.remembers:
+                memory = recalled
+        shown = memory.fitted(self.method)
         return AttemptJob(
-            self.chain, self.name, self.method, slot, memory, plan.verdicts_seen, begun
+            self.chain, self.name, self.method, slot, shown, plan.verdicts_seen, begun
         )
 
     def attempts(self, start: int) -> int:

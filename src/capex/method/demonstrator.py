@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from capex.errors import BudgetExceeded
-from capex.method.calibrator import Calibrator
 from capex.method.commit import committed, planned_again
 from capex.method.dialogue import Dialogue, TimeOver
 from capex.method.episode import Episode
@@ -72,7 +71,7 @@ def run_episode(
     if (prefix := hooks.prefix) is not None:
         state.resume(prefix)
     prior = prior_at(method.priors, env.spec.name)
-    trust = Calibrator.fit(*memory.labelled(), prior) if method.calibrated else Calibrator(None)
+    trust = memory.calibrator(method, env.spec.name)
     context = build(
         memory,
         method,

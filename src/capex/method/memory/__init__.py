@@ -13,11 +13,14 @@ from dataclasses import replace
 import numpy as np
 
 from capex.errors import CapexError
+from capex.method.calibrator import Calibrator
 from capex.method.features import FEATURES
 from capex.method.memory.failures import FAILURES_MAX, Failure, digest_failure
 from capex.method.memory.references import REFERENCES_MAX, Reference, Source, digest
 from capex.method.memory.skeleton import Skeleton
+from capex.method.presets import MethodSettings
 from capex.method.record import TAKEOVERS, EpisodeRecord
+from capex.method.transfer import prior_at
 from capex.pose import Array
 
 _ROWS_AT_FIRST = 256
@@ -36,6 +39,7 @@ class Memory:
         self._features: Array = np.empty((_ROWS_AT_FIRST, len(FEATURES)))
         self._labels: Array = np.empty(_ROWS_AT_FIRST)
         self._rows = 0
+        self._calibrator: Calibrator | None = None  # in place of the rows
         self._skeleton = Skeleton()
         self._successes: tuple[Reference, ...] = ()
         self._failures: tuple[Failure, ...] = ()
@@ -96,9 +100,29 @@ class Memory:
 
     def labelled(self) -> tuple[Array, Array]:
         """Features (n, 8) and reach labels (n,) of the labelled waypoints in order, read-only."""
+        assert self._calibrator is None, "a fitted snapshot has no rows"
         features, labels = self._features[: self._rows], self._labels[: self._rows]
         features.flags.writeable = labels.flags.writeable = False
         return features, labels
+
+    def calibrator(self, method: MethodSettings, task: str) -> Calibrator:
+        """What a method predicts with at WORLD:TASK after these labels."""
+        if not method.calibrated:
+            return Calibrator(None)
+        if self._calibrator is not None:
+            return self._calibrator
+        return Calibrator.fit(*self.labelled(), prior_at(method.priors, task))
+
+    def fitted(self, method: MethodSettings) -> Memory:
+        """A snapshot for the episodes of a method, with its calibrator in place of the rows: what
+        is sent to a worker does not grow with the attempts.
+        """
+        if not self._rows or self._calibrator is not None:
+            return self.snapshot()
+        frozen = copy.copy(self.snapshot())
+        frozen._calibrator = self.calibrator(method, self._task)
+        frozen._features, frozen._labels = np.empty((0, len(FEATURES))), np.empty(0)
+        return frozen
 
     def snapshot(self) -> Memory:
         """Memory as it is now, for a round of episodes: it refuses new attempts.
