@@ -62,6 +62,11 @@ def test_the_same_seed_gives_the_same_actions_and_a_batch_the_same_as_one(traine
     minds = [policy.begin(seed=4), policy.begin(seed=5)]
     together = [policy.act_many(minds, [observation(pack, t)] * 2)[0] for t in range(10)]
     assert np.array_equal(together, runs[0])
+    mind, ahead = policy.begin(seed=4), []
+    while len(ahead) < 10:  # asked only where it looks
+        assert mind.wants_images()
+        ahead += [*policy.act_many([mind], [observation(pack, len(ahead))]), *mind.ahead()]
+    assert np.array_equal(ahead[:10], runs[0])
 
 
 @pytest.mark.parametrize("kind", ["act", "diffusion"])

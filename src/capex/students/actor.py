@@ -47,6 +47,9 @@ class ActorMemory(Protocol):
     def wants_images(self) -> bool:
         """Whether the next observation needs images."""
 
+    def ahead(self) -> list[npt.NDArray[np.float64]]:
+        """Take the planned actions that come before the policy looks again."""
+
 
 class Actor(Protocol):
     """A policy that acts in several episodes at once."""

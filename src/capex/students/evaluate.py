@@ -1,10 +1,11 @@
 """`capex evaluate`: a policy on starts that no dataset used, the same list for every policy;
 success if the criterion holds at any step.
 
-Episodes advance in step, in two groups: a round applies one action to each of a group, shows what
-the policy wants to see, and asks the network once for all that need it, while the other group
-moves. Results depend neither on the number of processes nor on which starts run together: on a CPU
-the network sees one episode at a time, on a GPU always a batch of the same size.
+Episodes advance in step, in two groups: a round applies to each of a group the actions up to the
+policy's next look, shows what it wants to see, and asks the network once for all that need it,
+while the other group moves. Results depend neither on the number of processes nor on which starts
+run together: on a CPU the network sees one episode at a time, on a GPU always a batch of the same
+size.
 """
 
 from __future__ import annotations
@@ -352,8 +353,10 @@ def _advance(
     }
     steps = 0
 
-    def act(group: Sequence[int]) -> None:
-        """Choose the actions of a group's episodes and ask for the next step."""
+    def act(group: Sequence[int]) -> int:
+        """Choose the actions of a group's episodes up to their next look and send them; how many
+        for an episode at most.
+        """
         alive = {slot: memories[slot] for slot in group if slot in memories}
         began, observations = time.perf_counter(), []
         for slot, memory in alive.items():
@@ -367,23 +370,25 @@ def _advance(
                     STACKED: views,
                 }
             observations.append(observation)
-        actions = policy.act_many(list(alive.values()), observations)
+        first = policy.act_many(list(alive.values()), observations)
+        actions = {
+            slot: [action, *memory.ahead()]
+            for (slot, memory), action in zip(alive.items(), first, strict=True)
+        }
         show = {slot for slot, memory in alive.items() if memory.wants_images()}
         took = time.perf_counter() - began
-        simulators.step(dict(zip(alive, actions, strict=True)), show, took)
+        simulators.move(actions, show, took)
+        return max(map(len, actions.values()))
 
-    moving = deque(simulators.halves(len(starts)))
-    for group in moving:
-        act(group)
+    moving = deque((group, act(group)) for group in simulators.halves(len(starts)))
     while moving:
-        group = moving.popleft()
+        group, taken = moving.popleft()
         seen |= simulators.receive()
-        steps += group[0] == 0
+        steps += taken if group[0] == 0 else 0
         for slot in [slot for slot in group if slot in memories]:
             if (ended := seen[slot].ended) is not None:
                 del memories[slot]
                 yield ended
         rounds(len(memories), steps)
         if any(slot in memories for slot in group):
-            act(group)
-            moving.append(group)
+            moving.append((group, act(group)))

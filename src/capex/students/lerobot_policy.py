@@ -121,6 +121,10 @@ class LeRobotEpisode:
         """Whether the next observation needs images."""
         return self.looks
 
+    def ahead(self) -> list[npt.NDArray[np.float64]]:
+        """Nothing: LeRobot's process is asked for every action."""
+        return []
+
 
 class LeRobotPolicy:
     """A policy ready to act, loaded in LeRobot's process."""

@@ -47,6 +47,17 @@ class EpisodeMemory:
         """Whether the next observation needs images; with actions still planned it does not."""
         return len(self.queue) < (self.seen.maxlen or 1)
 
+    def take(self) -> Action:
+        """The next planned action."""
+        return np.clip(self.queue.popleft(), -1.0, 1.0).astype(np.float64)
+
+    def ahead(self) -> list[Action]:
+        """Take the planned actions that come before the policy looks again."""
+        taken = []
+        while not self.wants_images():
+            taken.append(self.take())
+        return taken
+
 
 class Policy:
     """A policy ready to act."""
@@ -102,7 +113,7 @@ class Policy:
             chunks = self._infer([episodes[k] for k in asking], [observations[k] for k in asking])
             for k, chunk in zip(asking, chunks, strict=True):
                 episodes[k].queue.extend(self._plan(episodes[k], chunk))
-        return [np.clip(e.queue.popleft(), -1.0, 1.0).astype(np.float64) for e in episodes]
+        return [episode.take() for episode in episodes]
 
     def _plan(self, episode: EpisodeMemory, chunk: torch.Tensor) -> list[npt.NDArray[np.float32]]:
         """Native actions to execute before looking again."""

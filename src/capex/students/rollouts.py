@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class RolloutPlan:
 
 @dataclass(frozen=True)
 class SlotView:
-    """What a slot shows after a step; when the episode is over, how it ended."""
+    """What a slot shows after its steps; when the episode is over, how it ended."""
 
     proprio: npt.NDArray[np.float64]
     instruction: str
@@ -182,16 +182,17 @@ class Simulation:
         self._show(starts)
         return seen
 
-    def step(
-        self, actions: Mapping[int, Action], show: Container[int], network_s: float
+    def move(
+        self, actions: Mapping[int, Sequence[Action]], show: Container[int], network_s: float
     ) -> dict[int, SlotView]:
-        """One control step of each slot; those in `show` that are not over are shown. `network_s`:
-        what choosing these actions took.
+        """A control step for each action of a slot, until its episode is over; then those in `show`
+        that are not over are shown. `network_s`: what choosing the actions took.
         """
         seen = {}
-        for slot, action in actions.items():
+        for slot, chosen in actions.items():
             began, spent = time.perf_counter(), self._spent[slot]
-            episode, env = self._rollouts[slot].apply(action), self._envs[slot]
+            rollout, env = self._rollouts[slot], self._envs[slot]
+            episode = next(filter(None, map(rollout.apply, chosen)), None)
             spent.physics_s += time.perf_counter() - began
             spent.network_s += network_s
             ended = None if episode is None else self._commit(episode, spent)
@@ -258,13 +259,13 @@ class Simulators:
         self._send("begin", starts)
         return self.receive()
 
-    def step(
-        self, actions: Mapping[int, Action], show: Container[int], network_s: float = 0.0
+    def move(
+        self, actions: Mapping[int, Sequence[Action]], show: Container[int], network_s: float = 0.0
     ) -> None:
-        """Ask for one control step of each slot; those in `show` put their images where they are
-        read.
+        """Ask for a control step for each action of each slot; those in `show` then put their
+        images where they are read.
         """
-        self._send("step", actions, show, network_s)
+        self._send("move", actions, show, network_s)
 
     def receive(self) -> dict[int, SlotView]:
         """What the slots of the oldest question show."""
