@@ -274,6 +274,18 @@ def test_the_mixed_kitchen_has_ten_layouts_and_ten_styles_that_hold_everything()
         assert {"fridge", "stove", "toaster oven", "toaster", "microwave"} <= set(kitchen.places)
 
 
+def test_a_kitchen_is_the_same_to_the_bit_under_every_python():
+    """sum() of Python 3.12 and later would put the fridge of layout 0 at 2.8."""
+    at = {k: next(iter(plan_kitchen(k).places.values())).y for k in (0, 2, 5, 9, 10)}
+    assert at == {
+        0: 2.8000000000000003,
+        2: 2.7999999999999994,
+        5: 2.9999999999999996,
+        9: 2.6499999999999995,
+        10: 2.3500000000000005,
+    }
+
+
 @pytest.mark.parametrize("task", sorted(BY_NAME))
 def test_starts_of_the_mixed_kitchen_can_be_built(task):
     env = KitchenEnv("kitchen-mixed", BY_NAME[task])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +144,8 @@ class Kitchen:
 def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
     """Lay the row out along y, left (+y) to right, the fronts at x = 0."""
     chosen = LAYOUTS[layout]
-    y = sum(u.width for u in chosen.row) / 2
+    # One by one: sum() rounds otherwise from Python 3.12 on, and physics would part.
+    y = functools.reduce(operator.add, (u.width for u in chosen.row)) / 2
     high = y
     places: dict[str, Fixture] = {}
     counters = 0
