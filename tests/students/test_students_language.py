@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import numpy as np
@@ -110,9 +109,6 @@ def test_fine_tuning_keeps_words_and_given_embeddings(pack, tmp_path):
         trained(more, tmp_path / "refused", init=given)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
-)
 def test_clip_of_the_real_shape_embeds_any_instruction(pack, tmp_path):
     """ViT-L/14's text tower with random weights; its tokenizer here knows single letters."""
     from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPTokenizer
