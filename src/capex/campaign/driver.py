@@ -63,6 +63,7 @@ class ChainRun:
     counted: dict[int, int] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
     forks: Forks | None = None  # what they go on from, where the chain holds forks
+    fitted: tuple[Memory, Memory] | None = None  # the last memory, and as it was sent
 
     @property
     def key(self) -> str:
@@ -76,12 +77,18 @@ class ChainRun:
             begun, recalled = self.forks[slot.start]
             if self.method.memory == "chain" and not plan.remembers:
                 memory = recalled
-        # Labels that cannot be learned from fail the attempt, and so stop this chain alone.
-        with contextlib.suppress(ArithmeticError, ValueError):
-            memory = memory.fitted(self.method)
         return AttemptJob(
-            self.chain, self.name, self.method, slot, memory, plan.verdicts_seen, begun
+            self.chain, self.name, self.method, slot, self._fit(memory), plan.verdicts_seen, begun
         )
+
+    def _fit(self, memory: Memory) -> Memory:
+        """A memory as it is sent; once for all episodes that share it."""
+        if self.fitted is None or self.fitted[0] is not memory:
+            self.fitted = memory, memory
+            # Labels that cannot be learned from fail the attempt, and so stop this chain alone.
+            with contextlib.suppress(ArithmeticError, ValueError):
+                self.fitted = memory, memory.fitted(self.method)
+        return self.fitted[1]
 
     def attempts(self, start: int) -> int:
         """Invalidated attempts at a start so far."""

@@ -70,7 +70,9 @@ def _in_order(pairs: Mapping[tuple[int, int], Array], height_m: float) -> list[A
         ):
             row = [pairs.get(pair) for pair in zip(some, others, strict=True)]
             points = [p for p in row if p is not None]
-            score = sum(ORDERED_M - abs(float(p[2]) - height_m) for p in points)
+            score = 0.0
+            for p in points:  # one by one: sum() rounds otherwise from Python 3.12 on
+                score += ORDERED_M - abs(float(p[2]) - height_m)
             if len(points) == count and score > best[0]:
                 best = (score, points)
     return best[1]

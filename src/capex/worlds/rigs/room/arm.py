@@ -145,7 +145,8 @@ class SimulatedArm:
         mujoco.mju_mulMatTVec(measured, mount_R, self._felt_n / max(1, self._felt_steps))
         self._felt_n, self._felt_steps = np.zeros(3), 0
         self._force_n = FORCE_SMOOTHING * self._force_n + (1.0 - FORCE_SMOOTHING) * measured
-        if math.sqrt(sum(f * f for f in self._force_n.tolist())) > self.reflex_n and not self.error:
+        x, y, z = self._force_n.tolist()
+        if math.sqrt(x * x + y * y + z * z) > self.reflex_n and not self.error:
             self.brake(REFLEX)
         if self._heard_s is not None and now_s - self._heard_s > WATCHDOG_S and not self.error:
             self.brake(WATCHDOG)
