@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.models.exchanges import append
-from capex.run.files import now, read_json, write_bytes, write_json
+from capex.run.files import now, read_json, remove_leftovers, write_bytes, write_json
 
 REQUESTS, WHEEL = "requests", "wheel"
 WORDS_MAX = 500  # characters of a sentence to the model
@@ -65,6 +65,8 @@ def forget(run: Path) -> None:
     """What was asked of an earlier campaign is nothing to this one."""
     for kind in KINDS:
         withdraw(run, kind)
+    for folder in (run / REQUESTS, *(run / REQUESTS).glob("*/*")):
+        remove_leftovers(folder)
     _arranged_file(run).unlink(missing_ok=True)
     for wish_left in (run / REQUESTS / WHEEL).glob("*/*.json"):
         wish_left.unlink(missing_ok=True)
