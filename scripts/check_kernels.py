@@ -113,7 +113,7 @@ def main() -> int:
             or "alone"
         )
         rows[f"group norm {shape}: {named}"] = check_norm(device, shape, shortcut, relu, film)
-    rows |= {f"decoder, {batch} trajectories": check_decoder(device, batch) for batch in (1, 3)}
+    rows |= {f"decoder, {batch} trajectories": check_decoder(device, batch) for batch in (1, 3, 8)}
     for name, value in rows.items():
         print(f"{name:60s} {value:.1e}")
     return int(not all(value <= TOLERANCE[device] for value in rows.values()))

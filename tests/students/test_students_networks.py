@@ -81,7 +81,8 @@ def test_temporal_ensembling_is_lerobots(lerobot_act):
     theirs, ours = ACTTemporalEnsembler(0.01, 20), Ensembler(0.01, 20)
     for _ in range(50):
         chunk = torch.randn(20, 12)
-        assert torch.allclose(ours.update(chunk), theirs.update(chunk[None])[0], atol=1e-6)
+        action = torch.from_numpy(ours.update(chunk.numpy()))
+        assert torch.allclose(action, theirs.update(chunk[None])[0], atol=1e-6)
 
 
 def test_diffusion_schedule_equals_diffusers_step_by_step():
@@ -249,3 +250,49 @@ def test_the_fused_kernels_compile_for_a_gpu_that_is_not_here(
     places = {(function.arg_names.index(name),): value for name, value in fixed.items()}
     compiled = compile(ASTSource(function, signature, places), target=GPUTarget("cuda", 90, 32))
     assert "ptx" in compiled.asm
+
+
+PRODUCTS = {  # rows, inputs, outputs, parts of a norm, gelu, residual
+    "embedding": (320, 12, 512, 0, False, True),
+    "queries, keys, values": (320, 512, 1536, 16, False, False),
+    "out": (320, 512, 512, 0, False, True),
+    "wide": (320, 512, 2048, 16, True, False),
+    "narrow": (320, 2048, 512, 0, False, True),
+    "head": (320, 512, 12, 16, False, False),
+    "one robot": (10, 512, 2048, 32, True, False),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux alone")
+@pytest.mark.parametrize("capability", [86, 90])  # 8.6 has the least memory
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_the_decoders_products_fit_a_gpu_that_is_not_here(
+    product, capability, monkeypatch, tmp_path
+):
+    pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    from capex.students import decoder
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    rows, inputs, outputs, parts, gelu, residual = PRODUCTS[product]
+    tile, function = decoder.tile_of(rows, inputs, outputs), decoder._project
+    fixed = {
+        "INPUTS": inputs, "ROWS": tile.rows, "COLUMNS": tile.columns, "DEPTH": tile.depth,
+        "PARTS": parts, "GELU": gelu, "RESIDUAL": residual,
+    }  # fmt: skip
+    types = {"rows": "i32", "outputs": "i32", "eps": "fp32", **dict.fromkeys(fixed, "constexpr")}
+    signature = {name: types.get(name, "*fp32") for name in function.arg_names}
+    places = {(function.arg_names.index(name),): value for name, value in fixed.items()}
+    aligned = {
+        (k,): [["tt.divisibility", 16]]
+        for k, name in enumerate(function.arg_names)
+        if signature[name] == "*fp32"
+    }
+    compiled = compile(
+        ASTSource(function, signature, places, aligned),
+        target=GPUTarget("cuda", capability, 32),
+        options={"num_warps": tile.warps, "num_stages": tile.stages},
+    )
+    assert compiled.metadata.shared <= decoder.SHARED

@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from capex import worlds
 from capex.errors import CapexError
 from capex.worlds import render
 
@@ -14,6 +15,13 @@ SCENE = """<mujoco><visual><global offwidth="64" offheight="64"/></visual><world
 <geom type="sphere" size=".15" pos=".4 .1 .2" rgba=".1 .6 .9 1"/>
 <camera pos="0 -2 .4" xyaxes="1 0 0 0 .2 1"/><camera pos="2 0 .4" xyaxes="0 1 0 -.2 0 1"/>
 <camera pos="0 0 2"/></worldbody></mujoco>"""
+
+
+def views(renderer, data, sizes):
+    (taken,) = render.take(
+        [render.Shot(renderer, data, {f"camera {k}": (k, size) for k, size in sizes.items()})]
+    )
+    return list(taken.values())
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +45,7 @@ def test_views_read_together_equal_those_read_alone(scene, sizes, samples):
     model, data = scene
     renderer = render.Renderer(model, samples=samples)
     depth = renderer.depth(data, 0, (40, 30))
-    together = renderer.views(data, sizes)
+    together = views(renderer, data, sizes)
     for (camera, size), image in zip(sizes.items(), together, strict=True):
         assert image.shape == (size[1], size[0], 3)
         assert image.std() > 0
@@ -49,16 +57,16 @@ def test_views_read_together_equal_those_read_alone(scene, sizes, samples):
 def test_no_camera_gives_no_view_and_a_bad_size_is_a_sentence(scene):
     model, data = scene
     renderer = render.Renderer(model)
-    assert renderer.views(data, {}) == []
+    assert views(renderer, data, {}) == []
     with pytest.raises(CapexError, match="image size 0x8"):
-        renderer.views(data, {0: (8, 8), 1: (0, 8)})
+        views(renderer, data, {0: (8, 8), 1: (0, 8)})
     renderer.close()
 
 
 def test_a_framebuffer_that_cannot_grow_leaves_the_next_one_alone(scene, monkeypatch):
     model, data = scene
     renderer = render.Renderer(model)
-    before = renderer.views(data, {0: (16, 16), 1: (16, 16)})
+    before = views(renderer, data, {0: (16, 16), 1: (16, 16)})
 
     def refuse(self, width, height):
         raise MemoryError
@@ -66,7 +74,59 @@ def test_a_framebuffer_that_cannot_grow_leaves_the_next_one_alone(scene, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(render._Sheet, "__init__", refuse)
         with pytest.raises(MemoryError):
-            renderer.views(data, {0: (1000, 500), 1: (1000, 500)})
-    after = renderer.views(data, {0: (16, 16), 1: (16, 16)})
+            views(renderer, data, {0: (1000, 500), 1: (1000, 500)})
+    after = views(renderer, data, {0: (16, 16), 1: (16, 16)})
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     renderer.close()
+
+
+SCATTERED = """<mujoco><asset><mesh name="wedge" vertex="0 0 0 .3 0 0 0 .2 0 0 0 .4"/></asset><worldbody>
+<light pos="0 0 3"/><geom type="plane" size="0 0 .1" rgba=".4 .5 .3 1"/>{shapes}
+<camera pos="0 0 1" xyaxes="1 0 0 0 .3 1"/><camera pos=".5 .2 1" xyaxes="0 1 .2 -.2 0 1" fovy="20"/>
+<camera pos="0 0 1" sensorsize=".02 .01" resolution="40 20" focal=".02 .02" principal=".004 .001"/>
+<camera pos="0 0 3" orthographic="true" fovy="2"/></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("size", [(64, 48), (30, 80)])
+def test_what_is_out_of_sight_is_left_out_without_a_trace(size):
+    rng = np.random.default_rng(0)
+    kinds = (
+        'type="box" size=".3 .1 .05"',
+        'type="capsule" size=".05 .4"',
+        'type="mesh" mesh="wedge"',
+    )
+    shapes = "".join(
+        f'<geom {kinds[k % 3]} pos="{x:.3f} {y:.3f} {z:.3f}" euler="{40 * k} {70 * k} 0" rgba="{r:.2f} {g:.2f} .5 1"/>'
+        for k, (x, y, z, r, g) in enumerate(
+            rng.uniform((-3, -3, 0, 0, 0), (3, 3, 2, 1, 1), (120, 5))
+        )
+    )
+    model = mujoco.MjModel.from_xml_string(SCATTERED.format(shapes=shapes))
+    groups, data = model.geom_group.copy(), mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    some, every = render.Renderer(model), render.Renderer(model, groups=range(6))
+    for camera in range(model.ncam):
+        np.testing.assert_array_equal(
+            some.rgb(data, camera, size), every.rgb(data, camera, size), f"camera {camera}"
+        )
+        np.testing.assert_array_equal(
+            some.depth(data, camera, size), every.depth(data, camera, size)
+        )
+        assert every._scene.ngeom == model.ngeom
+        assert some._scene.ngeom < model.ngeom or camera == 3  # parallel rays are not looked into
+    np.testing.assert_array_equal(model.geom_group, groups)
+    some.close()
+    every.close()
+
+
+def test_worlds_drawn_together_show_what_each_shows_alone():
+    envs = [worlds.make("kitchen:TurnOffStove") for _ in range(3)]
+    for start, env in enumerate(envs):
+        env.reset(worlds.Start("TurnOffStove", start))
+    cameras = ["wrist", "left", "right"]
+    for size in ((32, 24), (600, 400)):  # nine of the latter are read in two rows
+        for env, seen in zip(envs, render.look(envs, cameras, size), strict=True):
+            for camera, alone in env.observe(cameras, size).items():
+                np.testing.assert_array_equal(seen[camera], alone)
+    for env in envs:
+        env.close()

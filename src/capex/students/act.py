@@ -17,7 +17,6 @@ weights go either way.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -248,19 +247,21 @@ class Ensembler:
     """
 
     def __init__(self, coefficient: float, chunk: int):
-        self._coefficient = coefficient
-        # Newest last, each (chunk, A); small arrays, which torch is slow with.
-        self._chunks: deque[npt.NDArray[np.float32]] = deque(maxlen=chunk)
+        self._coefficient, self._chunk, self._count = coefficient, chunk, 0
+        # The last chunks (chunk, chunk, A) in turn; small arrays, which torch is slow with.
+        self._chunks: npt.NDArray[np.float32] | None = None
 
-    def update(self, actions: Tensor) -> Tensor:
+    def update(self, actions: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Take a new chunk (chunk, A), give this step's action (A)."""
-        self._chunks.append(actions.numpy())
-        ages = range(len(self._chunks) - 1, -1, -1)
-        # Oldest first.
-        predictions = np.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])
-        weights = np.exp(-self._coefficient * np.arange(len(predictions), dtype=np.float32))
-        mean = (predictions * weights[:, None]).sum(axis=0) / weights.sum()
-        return torch.from_numpy(mean.astype(np.float32))
+        if self._chunks is None:
+            self._chunks = np.zeros((self._chunk, *actions.shape), dtype=np.float32)
+        self._chunks[self._count % self._chunk] = actions
+        self._count += 1
+        ages = np.arange(min(self._count, self._chunk) - 1, -1, -1)  # the oldest first
+        predictions = self._chunks[(self._count - 1 - ages) % self._chunk, ages]
+        weights = np.exp(-self._coefficient * np.arange(len(ages), dtype=np.float32))
+        mean: npt.NDArray[np.float32] = (predictions * weights[:, None]).sum(axis=0) / weights.sum()
+        return mean
 
 
 def sine_positions(length: int, dim: int) -> Tensor:

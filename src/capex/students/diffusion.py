@@ -76,15 +76,12 @@ class Schedule(nn.Module):
         signal, spread = (self.get_buffer(name)[t].view(shape) for name in ("signal", "noise"))
         return signal * clean + spread * noise
 
-    def step(self, estimate: Tensor, t: Tensor, sample: Tensor, fresh: Tensor) -> Tensor:
-        """x_{t-1} from x_t at step t (a scalar), estimated noise and fresh unit noise."""
-
-        def at(name: str) -> Tensor:
-            # Plain indexing would wait for the device.
-            return self.get_buffer(name).index_select(0, t[None])[0]
-
-        clean = ((sample - at("noise") * estimate) / at("signal")).clamp(-1.0, 1.0)
-        return at("from_clean") * clean + at("from_noisy") * sample + at("sigma") * fresh
+    def step(self, estimate: Tensor, t: int, sample: Tensor, fresh: Tensor) -> Tensor:
+        """x_{t-1} from x_t at step t, estimated noise and fresh unit noise."""
+        table = self.get_buffer
+        clean = ((sample - table("noise")[t] * estimate) / table("signal")[t]).clamp(-1.0, 1.0)
+        known = table("from_clean")[t] * clean + table("from_noisy")[t] * sample
+        return torch.addcmul(known, table("sigma")[t], fresh)
 
 
 class CameraEncoder(nn.Module):
@@ -299,14 +296,10 @@ class Diffusion(nn.Module):
         by_step = memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:])
         return by_step.permute(2, 0, 1, 3, 4, 5, 6).contiguous()
 
-    def denoise(self, x: Tensor, t: Tensor, memory: Tensor, fresh: Tensor) -> Tensor:
-        """One sampling step at t (a scalar on the device): x_{t-1} from x_t."""
-        estimate = self.model.estimate(x.to(memory.dtype), memory).float()
-        return self.schedule.step(estimate, t, x, fresh)
-
     def sample(self, condition: Tensor, noise: Tensor) -> Tensor:
         """Denoise noise[0]; noise (1 + steps, B, horizon, A), from 1 on what each step adds."""
         memories, x = self.memories(condition), noise[0]
         for k, t in enumerate(range(self.schedule.steps - 1, -1, -1)):
-            x = self.denoise(x, torch.tensor(t, device=x.device), memories[t], noise[k + 1])
+            estimate = self.model.estimate(x.to(memories.dtype), memories[t]).float()
+            x = self.schedule.step(estimate, t, x, noise[k + 1])
         return x

@@ -44,6 +44,7 @@ from capex.worlds.robots import glimpse
 SLOTS = 64  # episodes that advance side by side at most
 BATCH = SLOTS // 2  # of which this many ask together
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
+GROUPS = 2
 UNTRAINED = "untrained"
 UNADAPTED = "unadapted"  # what fine-tuning begins from, as it is
 DESCRIBED = ("steps", "seed", "datasets", "episodes", "sources", "labels")
@@ -93,13 +94,14 @@ def evaluate(
         todo = _left(job, chain)
         if not todo:
             return
-        policy = _load(job, folder, spec)
+        policy: Actor | None = None
         processes = job.parallel or os.cpu_count() or 1
         plan = _rollout_plan(job, spec, chain.path, about)
         size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
         for first in range(0, len(todo), size):
             starts = todo[first : first + size]
             with Simulators(plan, len(starts), min(processes, len(starts))) as simulators:
+                policy = policy or _load(job, folder, spec)  # while the processes start
                 yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
 
 
@@ -380,7 +382,7 @@ def _advance(
         simulators.move(actions, show, took)
         return max(map(len, actions.values()))
 
-    moving = deque((group, act(group)) for group in simulators.halves(len(starts)))
+    moving = deque((group, act(group)) for group in simulators.groups(len(starts), GROUPS))
     while moving:
         group, taken = moving.popleft()
         seen |= simulators.receive()

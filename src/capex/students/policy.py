@@ -37,8 +37,7 @@ class EpisodeMemory:
         self.seen: deque[tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]] = deque(
             maxlen=len(settings.observation_steps)
         )
-        self.queue: deque[npt.NDArray[np.float32]] = deque()
-        self.ensembler: Ensembler | None = None
+        self.queue: deque[Action] = deque()
         if isinstance(settings, ActSettings):
             self.ensembler = Ensembler(settings.ensemble, settings.chunk)
         self.generator = torch.Generator().manual_seed(seed)
@@ -49,7 +48,7 @@ class EpisodeMemory:
 
     def take(self) -> Action:
         """The next planned action."""
-        return np.clip(self.queue.popleft(), -1.0, 1.0).astype(np.float64)
+        return self.queue.popleft()
 
     def ahead(self) -> list[Action]:
         """Take the planned actions that come before the policy looks again."""
@@ -105,33 +104,39 @@ class Policy:
         self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
     ) -> list[Action]:
         """One action for each of several episodes; the network runs once, on those that need it."""
-        for episode, observation in zip(episodes, observations, strict=True):
-            if episode.wants_images():
-                episode.seen.append((self._images(observation), self._state(observation)))
+        looking = [k for k, e in enumerate(episodes) if e.wants_images()]
+        images = [self._images(observations[k]) for k in looking]
+        states = self._states([observations[k] for k in looking])
+        for k, image, state in zip(looking, images, states, strict=True):
+            episodes[k].seen.append((image, state))
         asking = [k for k, e in enumerate(episodes) if not e.queue]
         if asking:
             chunks = self._infer([episodes[k] for k in asking], [observations[k] for k in asking])
-            for k, chunk in zip(asking, chunks, strict=True):
-                episodes[k].queue.extend(self._plan(episodes[k], chunk))
+            plans = self._plans([episodes[k] for k in asking], chunks.numpy())
+            for k, plan in zip(asking, plans, strict=True):
+                episodes[k].queue.extend(plan)
         return [episode.take() for episode in episodes]
 
-    def _plan(self, episode: EpisodeMemory, chunk: torch.Tensor) -> list[npt.NDArray[np.float32]]:
-        """Native actions to execute before looking again."""
+    def _plans(
+        self, episodes: Sequence[EpisodeMemory], chunks: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float64]:
+        """Native actions (B, steps, A) that each executes before it looks again."""
         settings = self.spec.settings
-        if episode.ensembler is not None:
-            chosen = episode.ensembler.update(chunk)[None]
+        if isinstance(settings, DiffusionSettings):
+            first = settings.observations - 1
+            chosen = chunks[:, first : first + settings.execute]
         else:
-            assert isinstance(settings, DiffusionSettings)
-            chosen = chunk[settings.observations - 1 : settings.observations - 1 + settings.execute]
-        actions = self.spec.normalizer.action.invert(chosen.numpy())
+            steps = [e.ensembler.update(c) for e, c in zip(episodes, chunks, strict=True)]
+            chosen = np.stack(steps)[:, None]
+        actions = self.spec.normalizer.action.invert(chosen)
         for column, low, high in self.spec.commands:
-            higher = actions[:, column] > (low + high) / 2
-            actions[:, column] = np.where(higher, high, low)
-        return list(actions)
+            higher = actions[..., column] > (low + high) / 2
+            actions[..., column] = np.where(higher, high, low)
+        return np.clip(actions, -1.0, 1.0).astype(np.float64)
 
     def _infer(
         self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
-    ) -> list[torch.Tensor]:
+    ) -> torch.Tensor:
         settings = self.spec.settings
         steps = len(settings.observation_steps)
         images = self._staged((len(episodes), steps, *episodes[0].seen[0][0].shape))
@@ -149,7 +154,7 @@ class Policy:
             noise = torch.stack(drawn, dim=1)
         texts = [str(observation.get("instruction", "")) for observation in observations]
         heard = self._interpreter.embed(texts)
-        return list(self._runner(images, torch.from_numpy(states).float(), heard, noise))
+        return self._runner(images, torch.from_numpy(states).float(), heard, noise)
 
     def _staged(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Room for the images of a batch, kept for the next one; a GPU reads it directly."""
@@ -181,6 +186,14 @@ class Policy:
                 )
         return np.stack([np.asarray(given[c]) for c in self.spec.cameras])
 
+    def _states(self, observations: Sequence[Observation]) -> npt.NDArray[np.float32]:
+        """What the network reads of each observation's state, (B, S)."""
+        rows = [self._state(observation) for observation in observations]
+        states = np.array(rows, dtype=np.float32).reshape(len(rows), len(self.spec.state_names))
+        if not np.all(np.isfinite(states)):
+            raise self._unusable_state()
+        return self.spec.normalizer.state_in(states)
+
     def _state(self, observation: Observation) -> npt.NDArray[np.float32]:
         given, names = observation.get("state"), self.spec.state_names
         if isinstance(given, Mapping):
@@ -194,12 +207,16 @@ class Policy:
         try:
             state = np.asarray(given, dtype=np.float32)
         except (TypeError, ValueError, OverflowError):
-            state = np.full(0, np.nan, dtype=np.float32)
-        if state.shape != (len(names),) or not np.all(np.isfinite(state)):
-            raise CapexError(
-                f"the observation's state must be {len(names)} finite numbers: {', '.join(names)}"
-            )
-        return self.spec.normalizer.state_in(state)
+            raise self._unusable_state() from None
+        if state.shape != (len(names),):
+            raise self._unusable_state()
+        return state
+
+    def _unusable_state(self) -> CapexError:
+        names = self.spec.state_names
+        return CapexError(
+            f"the observation's state must be {len(names)} finite numbers: {', '.join(names)}"
+        )
 
 
 def load_policy(path: Path | str, device: str = "auto", instructions: Path | None = None) -> Policy:

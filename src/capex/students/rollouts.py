@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.worlds import Env, Start
+from capex.worlds.render import look
 from capex.worlds.robots import settle
 
 Action = npt.NDArray[np.float64]
@@ -179,7 +180,7 @@ class Simulation:
             self._rollouts[slot] = Rollout(env, self.plan, Start(env.spec.task, index))
             self._spent[slot] = Spent()
             seen[slot] = SlotView(env.robot_state().proprio, env.instruction)
-        self._show(starts)
+        self._show(list(starts))
         return seen
 
     def move(
@@ -197,7 +198,7 @@ class Simulation:
             spent.network_s += network_s
             ended = None if episode is None else self._commit(episode, spent)
             seen[slot] = SlotView(env.robot_state().proprio, env.instruction, ended)
-        self._show(slot for slot in seen if slot in show and seen[slot].ended is None)
+        self._show([slot for slot in seen if slot in show and seen[slot].ended is None])
         return seen
 
     def _commit(self, episode: Episode, spent: Spent) -> Summary:
@@ -212,14 +213,14 @@ class Simulation:
         path = chain.commit(record.start, record.as_json(), timing, episode.steps)
         return summarize(LoadedEpisode(chain.path.name, path, record, timing))
 
-    def _show(self, slots: Iterable[int]) -> None:
-        cameras = self.plan.cameras
-        for slot in slots:
-            began = time.perf_counter()
-            views = self._envs[slot].observe(cameras, self.plan.size)
+    def _show(self, slots: Sequence[int]) -> None:
+        began, cameras = time.perf_counter(), self.plan.cameras
+        views = look([self._envs[slot] for slot in slots], cameras, self.plan.size)
+        for slot, seen in zip(slots, views, strict=True):
             for k, camera in enumerate(cameras):
-                self._pictures[slot, k] = views[camera]
-            self._spent[slot].drawing_s += time.perf_counter() - began
+                self._pictures[slot, k] = seen[camera]
+        for slot in slots:
+            self._spent[slot].drawing_s += (time.perf_counter() - began) / len(slots)
 
     @functools.cached_property
     def _pictures(self) -> npt.NDArray[np.uint8]:
@@ -244,14 +245,14 @@ class Simulators:
         self._workers = [jobs.start(Simulation(plan, path, slots)) for _ in range(processes)]
         self._asked: deque[list[Worker]] = deque()
 
-    def halves(self, slots: int) -> list[list[int]]:
-        """The slots in two groups, each spread over the workers: while one group's actions are
-        chosen, the other one moves.
+    def groups(self, slots: int, count: int) -> list[list[int]]:
+        """The slots in so many groups, each spread over the workers: while one group's actions are
+        chosen, the others move.
         """
-        every = max(1, min(len(self._workers), slots // 2))
-        groups: tuple[list[int], list[int]] = ([], [])
+        every = max(1, min(len(self._workers), slots // count))
+        groups: list[list[int]] = [[] for _ in range(count)]
         for slot in range(slots):
-            groups[slot // every % 2].append(slot)
+            groups[slot // every % count].append(slot)
         return [group for group in groups if group]
 
     def begin(self, starts: Mapping[int, int]) -> dict[int, SlotView]:

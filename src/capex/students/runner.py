@@ -73,7 +73,7 @@ class Runner:
             return self._forward([t.to(self._device) for t in inputs]).cpu()
         size = next(s for s in self._sizes if s >= len(images))
         if size not in self._captured:
-            self._captured[size] = Captured(self._net, self._prepare, inputs, size, self._device)
+            self._captured[size] = Captured(self._forward, inputs, size, self._device)
         return self._captured[size](inputs)[: len(images)].cpu()
 
     def _prepare(self, images: Tensor) -> Tensor:
@@ -93,14 +93,11 @@ class Runner:
 
 
 class Captured:
-    """One batch size: static inputs, a graph for the network, and for diffusion a second one that
-    is replayed per denoising step.
-    """
+    """One batch size: static inputs, and a graph of all that becomes of them."""
 
     def __init__(
         self,
-        net: ACT | Diffusion,
-        prepare: Callable[[Tensor], Tensor],
+        forward: Callable[[list[Tensor]], Tensor],
         inputs: list[Tensor],
         size: int,
         device: torch.device,
@@ -109,44 +106,14 @@ class Captured:
             torch.zeros(_sized(t, size, k), dtype=t.dtype, device=device)
             for k, t in enumerate(inputs)
         ]
-        self._steps = 0
-        images, states, words = self._inputs[:3]
-        if isinstance(net, ACT):
-            self._first, self._out = _capture(
-                lambda: net(prepare(images)[:, 0], states[:, 0]), device
-            )
-            return
-        noise = self._inputs[3]
-        self._steps = net.schedule.steps
-        self._first, memories = _capture(
-            lambda: net.memories(net.condition(prepare(images), states, words)), device
-        )
-        self._out, self._t = (
-            torch.zeros_like(noise[0]),
-            torch.zeros((), dtype=torch.int64, device=device),
-        )
-
-        def denoise() -> Tensor:
-            memory = memories.index_select(0, self._t[None])[0]
-            fresh = noise.index_select(0, (self._steps - self._t)[None])[0]
-            self._out.copy_(net.denoise(self._out, self._t, memory, fresh))
-            self._t.sub_(1)
-            return self._out
-
-        self._t.fill_(self._steps - 1)
-        self._again, _ = _capture(denoise, device)
+        self._graph, self._out = _capture(lambda: forward(self._inputs), device)
 
     def __call__(self, inputs: list[Tensor]) -> Tensor:
         for k, (held, given) in enumerate(zip(self._inputs, inputs, strict=True)):
             (held[:, : given.shape[1]] if k == 3 else held[: len(given)]).copy_(
                 given, non_blocking=True
             )
-        self._first.replay()
-        if self._steps:
-            self._out.copy_(self._inputs[3][0])
-            self._t.fill_(self._steps - 1)
-            for _ in range(self._steps):
-                self._again.replay()
+        self._graph.replay()
         return self._out
 
 

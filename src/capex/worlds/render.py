@@ -21,6 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import mujoco
@@ -28,10 +29,11 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import CapexError, GLUnavailable
-from capex.worlds import Image
+from capex.worlds import Env, Image
 
 PACKAGES = "libegl1 libgl1 (or libosmesa6)"
 MAX_SIZE = 4096
+MARGIN = 1e-3  # m; what is out of sight by less is drawn
 
 T = TypeVar("T")
 Size = tuple[int, int]  # width, height
@@ -177,6 +179,7 @@ class Renderer:
         self._option = mujoco.MjvOption()
         self._option.geomgroup[:] = [group in groups for group in range(6)]
         self._option.sitegroup[:] = [sites and group < 3 for group in range(6)]
+        self._undrawn = next((group for group in range(6) if group not in groups), None)
         self._perturb = mujoco.MjvPerturb()
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
@@ -185,27 +188,7 @@ class Renderer:
 
     def rgb(self, data: mujoco.MjData, camera: int, size: Size) -> Image:
         """Upright RGB (height, width, 3)."""
-        return self.views(data, {camera: size})[0]
-
-    def views(self, data: mujoco.MjData, sizes: Mapping[int, Size]) -> list[Image]:
-        """Upright RGB (height, width, 3) of several cameras, each with its size."""
-        return _drawing.run(lambda: self._views(data, sizes))
-
-    def _views(self, data: mujoco.MjData, sizes: Mapping[int, Size]) -> list[Image]:
-        """Views wait side by side until all of them are read at once: a GPU is waited for once, and
-        turns once to each of the processes that share it.
-        """
-        sizes = {camera: _valid(size) for camera, size in sizes.items()}
-        lefts = list(itertools.accumulate((w for w, _ in sizes.values()), initial=0))
-        width, height = lefts.pop(), max((h for _, h in sizes.values()), default=0)
-        if len(sizes) < 2 or width > MAX_SIZE:
-            return [self._rgb(data, camera, size) for camera, size in sizes.items()]
-        sheet = _Sheet.of(width, height)
-        for (camera, size), left in zip(sizes.items(), lefts, strict=True):
-            self._draw(data, camera, size)
-            sheet.take(self._gl, size, left)
-        whole, places = sheet.read(width, height), zip(sizes.values(), lefts, strict=True)
-        return [np.ascontiguousarray(whole[:h, x : x + w][::-1]) for (w, h), x in places]
+        return _drawing.run(lambda: self._rgb(data, camera, size))
 
     def _rgb(self, data: mujoco.MjData, camera: int, size: Size) -> Image:
         width, height = self._draw(data, camera, size)
@@ -238,17 +221,97 @@ class Renderer:
             mujoco.mjr_resizeOffscreen(self._size[0], self._size[1], self._gl)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gl)
         self._camera.fixedcamid = camera
+        self._update(data)
+        self._leave_out(data, width / height)
+        mujoco.mjr_render(mujoco.MjrRect(0, 0, width, height), self._scene, self._gl)
+        return width, height
+
+    def _update(self, data: mujoco.MjData) -> None:
         shown, everything = self._option, mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mjv_updateScene(
             self._model, data, shown, self._perturb, self._camera, everything, self._scene
         )
-        mujoco.mjr_render(mujoco.MjrRect(0, 0, width, height), self._scene, self._gl)
-        return width, height
+
+    def _leave_out(self, data: mujoco.MjData, aspect: float) -> None:
+        """Take what the camera cannot see out of the scene: MuJoCo would draw it all the same. No
+        pixel changes, but where something out of sight throws a shadow.
+        """
+        if self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] or self._undrawn is None:
+            return
+        unseen = _out_of_sight(self._model, data, self._scene, aspect)
+        if not unseen.any():
+            return
+        groups = self._model.geom_group
+        before = groups.copy()
+        try:
+            groups[unseen] = self._undrawn
+            self._update(data)
+        finally:
+            groups[:] = before
 
     def close(self) -> None:
         """Free the GL side; the drawing thread frees that of a renderer dropped without it."""
         if self._forgotten.detach() is not None:
             _drawing.run(lambda: _free(self._gl))
+
+
+@dataclass(frozen=True)
+class Shot:
+    """Views of a world as it is now; taken before it moves."""
+
+    renderer: Renderer
+    data: mujoco.MjData
+    views: Mapping[str, tuple[int, Size]]  # camera and size, by name
+
+
+def take(shots: Sequence[Shot]) -> list[dict[str, Image]]:
+    """The views of each, upright RGB (height, width, 3) by name."""
+    return _drawing.run(lambda: _take(shots))
+
+
+def look(
+    envs: Sequence[Env], cameras: Sequence[str], size: Size | None = None
+) -> list[dict[str, Image]]:
+    """What each of several worlds shows; those that are drawn here (`shot`) are drawn together."""
+    ways: list[Any] = [getattr(env, "shot", None) for env in envs]
+    if None not in ways:
+        return take([shot(cameras, size) for shot in ways])
+    return [env.observe(cameras, size) for env in envs]
+
+
+def _take(shots: Sequence[Shot]) -> list[dict[str, Image]]:
+    """Views wait side by side until many of them are read at once: a GPU is waited for once, and
+    turns once to each of the processes that share it.
+    """
+    taken: list[dict[str, Image]] = [{} for _ in shots]
+    wanted = [
+        (k, name, camera, _valid(size))
+        for k, shot in enumerate(shots)
+        for name, (camera, size) in shot.views.items()
+    ]
+    while wanted:
+        ends = itertools.accumulate(size[0] for *_, size in wanted)
+        count = max(1, sum(end <= MAX_SIZE for end in ends))
+        row, wanted = wanted[:count], wanted[count:]
+        drawn = _drawn([(shots[k], camera, size) for k, _, camera, size in row])
+        for (k, name, *_), image in zip(row, drawn, strict=True):
+            taken[k][name] = image
+    return taken
+
+
+def _drawn(row: Sequence[tuple[Shot, int, Size]]) -> list[Image]:
+    """Views of cameras at sizes, together no wider than MAX_SIZE."""
+    if len(row) == 1:
+        ((shot, camera, size),) = row
+        return [shot.renderer._rgb(shot.data, camera, size)]
+    lefts = list(itertools.accumulate((w for _, _, (w, _) in row), initial=0))
+    width, height = lefts.pop(), max(h for _, _, (_, h) in row)
+    sheet = _Sheet.of(width, height)
+    for (shot, camera, size), left in zip(row, lefts, strict=True):
+        shot.renderer._draw(shot.data, camera, size)
+        sheet.take(shot.renderer._gl, size, left)
+    whole, places = sheet.read(width, height), zip(row, lefts, strict=True)
+    return [np.ascontiguousarray(whole[:h, x : x + w][::-1]) for (_, _, (w, h)), x in places]
 
 
 def _valid(size: Size) -> Size:
@@ -258,6 +321,27 @@ def _valid(size: Size) -> Size:
             f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}"
         )
     return width, height
+
+
+def _out_of_sight(
+    model: mujoco.MjModel, data: mujoco.MjData, scene: mujoco.MjvScene, aspect: float
+) -> npt.NDArray[np.bool_]:
+    """Shapes (ngeom,) whose bounding spheres lie outside what the scene's camera sees."""
+    view = mujoco.mjv_averageCamera(*scene.camera)
+    if view.orthographic:
+        return np.zeros(model.ngeom, dtype=bool)
+    top, bottom, near = view.frustum_top, view.frustum_bottom, view.frustum_near
+    half = view.frustum_width or aspect * (top - bottom) / 2
+    left, right = view.frustum_center - half, view.frustum_center + half
+    # The sides of what is seen, with normals that point outwards: right, up, forward.
+    sides = np.array([[near, 0, -right], [-near, 0, left], [0, near, -top], [0, -near, bottom]])
+    sides /= np.linalg.norm(sides, axis=1, keepdims=True)
+    axes = np.stack([np.cross(view.forward, view.up), view.up, view.forward])
+    centres = (data.geom_xpos - view.pos) @ axes.T
+    outside = np.max(centres @ np.vstack([sides, [0, 0, -1]]).T, axis=1)
+    # A plane has no sphere.
+    unseen: npt.NDArray[np.bool_] = (model.geom_rbound > 0) & (outside > model.geom_rbound + MARGIN)
+    return unseen
 
 
 def _free(gl: Any) -> None:

@@ -43,7 +43,7 @@ from capex.worlds.kitchen.sensors import STATE_NAMES, Sensors
 from capex.worlds.kitchen.situation import Draw, Situation
 from capex.worlds.kitchen.tasks.task import Task
 from capex.worlds.limits import validate_command
-from capex.worlds.render import Renderer, intrinsics
+from capex.worlds.render import Renderer, Shot, intrinsics, take
 
 # By world, raised whenever the same start gives another scene or the state vector another layout.
 STATE_VERSIONS = {"kitchen": 1, "kitchen-mixed": 2}
@@ -305,11 +305,16 @@ class KitchenEnv:
         self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None
     ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
-        self._started()
         names = [c.name for c in self.spec.cameras] if cameras is None else cameras
-        chosen = {name: self.spec.camera(name) for name in names}
-        sizes = {self._model.camera(name).id: size or c.size for name, c in chosen.items()}
-        return dict(zip(chosen, self._renders().views(self._data, sizes), strict=True))
+        (images,) = take([self.shot(names, size)])
+        return images
+
+    def shot(self, cameras: Sequence[str], size: tuple[int, int] | None = None) -> Shot:
+        """The views of these cameras, to be drawn."""
+        self._started()
+        chosen = [self.spec.camera(name) for name in cameras]
+        views = {c.name: (self._model.camera(c.name).id, size or c.size) for c in chosen}
+        return Shot(self._renders(), self._data, views)
 
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""

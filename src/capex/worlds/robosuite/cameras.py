@@ -13,8 +13,8 @@ import mujoco
 import numpy as np
 
 from capex.pose import Array, Pose
-from capex.worlds import CameraModel, CameraSpec, DepthImage, Image, Spec
-from capex.worlds.render import Renderer, intrinsics
+from capex.worlds import CameraModel, CameraSpec, DepthImage, Spec
+from capex.worlds.render import Renderer, Shot, intrinsics
 from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.tasks import Arena
 
@@ -77,14 +77,11 @@ class Cameras:
         self._ids = {ours: int(self._model.camera(theirs).id) for ours, theirs in names.items()}
         self._renderer: Renderer | None = None
 
-    def images(
-        self, cameras: Sequence[str] | None, size: tuple[int, int] | None
-    ) -> dict[str, Image]:
-        """Upright RGB images by camera name."""
-        names = [c.name for c in self._spec.cameras] if cameras is None else cameras
-        chosen = {name: self._spec.camera(name) for name in names}
-        sizes = {self._ids[name]: size or c.size for name, c in chosen.items()}
-        return dict(zip(chosen, self._draws().views(self._data, sizes), strict=True))
+    def shot(self, cameras: Sequence[str], size: tuple[int, int] | None) -> Shot:
+        """The views of these cameras, to be drawn."""
+        chosen = [self._spec.camera(name) for name in cameras]
+        views = {c.name: (self._ids[c.name], size or c.size) for c in chosen}
+        return Shot(self._draws(), self._data, views)
 
     def model_of(self, camera: str, size: tuple[int, int] | None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""

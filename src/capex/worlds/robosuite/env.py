@@ -22,6 +22,7 @@ from capex.pose import Array
 from capex.worlds import Command, Image, ModelFile, RobotState, Spec, Start, State, TaskInfo
 from capex.worlds.limits import validate_command
 from capex.worlds.pinhole import CameraModel, DepthImage
+from capex.worlds.render import Shot, take
 from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.cameras import SPECS, SPECS_OF_TWO, Cameras, move_cameras
 from capex.worlds.robosuite.latches import Latches
@@ -172,8 +173,14 @@ class SuiteEnv:
         self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None
     ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
+        names = [c.name for c in self.spec.cameras] if cameras is None else cameras
+        (images,) = take([self.shot(names, size)])
+        return images
+
+    def shot(self, cameras: Sequence[str], size: tuple[int, int] | None = None) -> Shot:
+        """The views of these cameras, to be drawn."""
         self._require_reset()
-        return self._cameras.images(cameras, size)
+        return self._cameras.shot(cameras, size)
 
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""
