@@ -142,11 +142,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import student_data
+from capex.errors import CapexError
 from capex.students import data
 from capex.students.evaluate import Rollouts, evaluate
 from capex.students.policy import load_policy
 from capex.students.serve import serve
 from capex.students.settings import make_settings
+from capex.students.tables import study_tables
 from capex.students.train import TrainingJob, train
 
 if __name__ == "__main__":
@@ -156,6 +158,10 @@ if __name__ == "__main__":
     (rollout,) = evaluate(Rollouts(folder / "act", "kitchen:TurnOnMicrowave", (1000,), folder / "run", parallel=1, device="cpu", horizon=1))
     with serve(load_policy(folder / "act", "cpu")):
         print("served after", rollout.steps, "step")
+    try:
+        study_tables(folder)
+    except CapexError as sentence:
+        print(sentence)
 """
 
 
@@ -176,6 +182,7 @@ def test_training_evaluation_and_serving_do_without_what_a_gpu_machine_may_lack(
     assert ran.returncode == 0, ran.stderr
     assert "curve.png was not drawn because matplotlib is not installed" in ran.stdout
     assert "served after 1 step" in ran.stdout
+    assert "their table cannot be written here (there is no" in ran.stdout
     assert len((tmp_path / "act" / "curve.csv").read_text().splitlines()) == 2
     assert np.load(tmp_path / "run/chains/kitchen--TurnOnMicrowave--act-1/episodes/1000/steps.npz")[
         "actions"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from capex.errors import CapexError
 from capex.run import load_chain
 from capex.run.files import write_bytes
 from capex.run.stats import wilson
@@ -50,13 +51,17 @@ def time_shares(timings: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 def study_tables(out: Path) -> list[Path]:
     """Write table.md and the report of a study's rollouts, without film strips."""
-    # Here: a machine that only evaluates needs none of what the report draws with.
-    from capex import report
-    from capex.report.data import load
-    from capex.report.sections.students import students_table
-    from capex.report.sources import group
-    from capex.report.students import cells
-
+    try:  # here: a machine that only evaluates needs none of what the report draws with
+        from capex import report
+        from capex.report.data import load
+        from capex.report.sections.students import students_table
+        from capex.report.sources import group
+        from capex.report.students import cells
+    except ImportError as lacking:
+        raise CapexError(
+            f"the rollouts are done, but their table cannot be written here ({lacking}); run `capex"
+            f" report {out / 'rollouts'}` where all of capex is installed"
+        ) from None
     data = load([out / "rollouts"])
     sources, _ = group(data)
     problems = "".join(f"\n{problem}\n" for problem in data.problems)
