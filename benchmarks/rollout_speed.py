@@ -5,7 +5,8 @@
 
 The networks have the paper's sizes (--small: tiny ones) and random weights; what they do does not
 change how long it takes. Numbers come from the rollouts' timing.json, as `capex evaluate` has it,
-without what starts once: processes, worlds, and on a GPU the graphs.
+without what starts once, processes and worlds; the first question on a GPU captures its graph, a
+few seconds that are in it.
 """
 
 from __future__ import annotations
