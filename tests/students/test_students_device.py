@@ -151,6 +151,7 @@ from capex.students.settings import make_settings
 from capex.students.tables import study_tables
 from capex.students.train import TrainingJob, train
 
+assert "mujoco" not in sys.modules  # it loads OpenGL, which may be missing, too
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     pack = student_data.write(folder / "pack", task="kitchen:TurnOnMicrowave")

@@ -19,6 +19,7 @@ from capex.run.files import read_json
 from capex.run.steps import read_steps
 from capex.students import checkpoint
 from capex.students.evaluate import Rollouts, evaluate, student
+from capex.students.rollouts import look
 from capex.students.settings import make_settings
 from capex.students.tables import chain_summary
 from capex.students.train import TrainingJob, train
@@ -162,3 +163,30 @@ def test_a_policy_with_another_order_of_actions_is_refused(policy, tmp_path):
     with pytest.raises(CapexError, match="the orders must agree"):
         list(evaluate(Rollouts(tmp_path, TASK, (1000,), tmp_path / "run", device="cpu")))
     assert not (tmp_path / "run").exists()
+
+
+class Dark:
+    """A world of somebody's that shows what another one does, in the dark."""
+
+    def __init__(self, env):
+        self._env = env
+
+    def __getattr__(self, name):
+        return getattr(self._env, name)
+
+    def observe(self, cameras=None, size=None):
+        return {name: 0 * image for name, image in self._env.observe(cameras, size).items()}
+
+
+def test_worlds_are_shown_together_unless_one_shows_itself():
+    envs = [worlds.make("kitchen:TurnOnMicrowave") for _ in range(2)]
+    for start, env in enumerate(envs):
+        env.reset(worlds.Start("TurnOnMicrowave", start))
+    cameras, size = ("left", "wrist"), (32, 24)
+    bright, both = look(envs, cameras, size), look([Dark(envs[0]), envs[1]], cameras, size)
+    for camera in cameras:
+        assert bright[0][camera].any()
+        assert not both[0][camera].any()
+        np.testing.assert_array_equal(bright[1][camera], both[1][camera])
+    for env in envs:
+        env.close()

@@ -58,8 +58,12 @@ def test_no_camera_gives_no_view_and_a_bad_size_is_a_sentence(scene):
     model, data = scene
     renderer = render.Renderer(model)
     assert views(renderer, data, {}) == []
+    seen = renderer.rgb(data, 0, (8, 8))
     with pytest.raises(CapexError, match="image size 0x8"):
         views(renderer, data, {0: (8, 8), 1: (0, 8)})
+    with pytest.raises(CapexError, match="image size 0x8"):
+        renderer.depth(data, 0, (0, 8))
+    np.testing.assert_array_equal(renderer.rgb(data, 0, (8, 8)), seen)
     renderer.close()
 
 
@@ -105,6 +109,10 @@ def test_what_is_out_of_sight_is_left_out_without_a_trace(size):
     groups, data = model.geom_group.copy(), mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     some, every = render.Renderer(model), render.Renderer(model, groups=range(6))
+    shaded = render.Renderer(model, shadows=True)
+    shaded.rgb(data, 1, size)
+    assert shaded._scene.ngeom == model.ngeom  # what is out of sight may throw a shadow into it
+    shaded.close()
     for camera in range(model.ncam):
         np.testing.assert_array_equal(
             some.rgb(data, camera, size), every.rgb(data, camera, size), f"camera {camera}"
@@ -125,7 +133,7 @@ def test_worlds_drawn_together_show_what_each_shows_alone():
         env.reset(worlds.Start("TurnOffStove", start))
     cameras = ["wrist", "left", "right"]
     for size in ((32, 24), (600, 400)):  # nine of the latter are read in two rows
-        for env, seen in zip(envs, render.look(envs, cameras, size), strict=True):
+        for env, seen in zip(envs, render.take([e.shot(cameras, size) for e in envs]), strict=True):
             for camera, alone in env.observe(cameras, size).items():
                 np.testing.assert_array_equal(seen[camera], alone)
     for env in envs:

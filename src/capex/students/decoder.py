@@ -1,9 +1,10 @@
-"""The denoiser's decoder for a few trajectories at a time, as fused kernels.
+"""The denoiser's decoder for up to 64 trajectories at a time, as fused kernels.
 
 A chunk of actions takes a hundred passes through twelve layers over ten tokens. On a GPU that is
 all waiting for small kernels: torch launches some twenty for each layer, here there are eight.
-Needs Triton; anywhere else, and for many trajectories at once, torch's functions are used. Both
-give the same numbers to rounding.
+A product's programs also leave the mean and spread of their part of every row, which the next norm
+needs. Needs Triton; anywhere else, and for more trajectories, torch's functions are used. Both give
+the same numbers to rounding.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from capex.students.attention import Attention
     from capex.students.diffusion import Denoiser
 
-MOST = 64  # trajectories at a time; with more, large matrix products are faster
-FEW_ROWS = 64
+MOST = 64  # trajectories at a time, as many as a Runner asks for
+FEW_ROWS = 64  # up to so many, more and smaller tiles are faster
 WARPS = 1  # of a program that attends
-SHARED = 101_376  # bytes that a program may have on any GPU from capability 8.0 on
 TOKENS = 16  # a trajectory must not have more
 
 
@@ -194,7 +194,7 @@ def _norm(
 
 def tile_of(rows: int, inputs: int, outputs: int) -> Tile:
     """The tile that was fastest for a product of about this size on an H200, of those for which any
-    GPU with ten-bit products has memory enough (SHARED).
+    GPU from capability 8.0 on has memory enough.
     """
     if rows <= FEW_ROWS:
         tile = Tile(16, 16, 128)  # programs enough to wait side by side

@@ -42,9 +42,9 @@ from capex.worlds import Env, Spec, Start
 from capex.worlds.robots import glimpse
 
 SLOTS = 64  # episodes that advance side by side at most
-BATCH = SLOTS // 2  # of which this many ask together
+GROUPS = 2  # of them: while the actions of one are chosen, the other one moves
+BATCH = SLOTS // GROUPS  # so many ask together
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
-GROUPS = 2
 UNTRAINED = "untrained"
 UNADAPTED = "unadapted"  # what fine-tuning begins from, as it is
 DESCRIBED = ("steps", "seed", "datasets", "episodes", "sources", "labels")
@@ -101,7 +101,8 @@ def evaluate(
         for first in range(0, len(todo), size):
             starts = todo[first : first + size]
             with Simulators(plan, len(starts), min(processes, len(starts))) as simulators:
-                policy = policy or _load(job, folder, spec)  # while the processes start
+                if policy is None:  # while the processes start
+                    policy = _load(job, folder, spec)
                 yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
 
 

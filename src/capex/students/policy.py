@@ -33,6 +33,8 @@ STACKED = "stacked"  # of an observation: its images once more as one array, in 
 class EpisodeMemory:
     """What a policy remembers within one episode: recent observations and planned actions."""
 
+    ensembler: Ensembler  # ACT's
+
     def __init__(self, settings: ActSettings | DiffusionSettings, seed: int):
         self.seen: deque[tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]] = deque(
             maxlen=len(settings.observation_steps)

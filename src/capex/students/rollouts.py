@@ -30,8 +30,7 @@ from capex.processes import Worker, WorkerDied
 from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
-from capex.worlds import Env, Start
-from capex.worlds.render import look
+from capex.worlds import Env, Image, Start
 from capex.worlds.robots import settle
 
 Action = npt.NDArray[np.float64]
@@ -225,6 +224,20 @@ class Simulation:
     @functools.cached_property
     def _pictures(self) -> npt.NDArray[np.uint8]:
         return np.memmap(self.images, np.uint8, "r+", shape=self.plan.shape(self.slots))
+
+
+def look(
+    envs: Sequence[Env], cameras: Sequence[str], size: tuple[int, int]
+) -> list[dict[str, Image]]:
+    """What each of several worlds shows. Those whose class has a `shot`, the views that `observe`
+    would show, are drawn together.
+    """
+    if not all(hasattr(type(env), "shot") for env in envs):
+        return [env.observe(cameras, size) for env in envs]
+    from capex.worlds.render import take  # OpenGL, which other worlds do without
+
+    drawn: list[Any] = list(envs)
+    return take([env.shot(cameras, size) for env in drawn])
 
 
 class Simulators:

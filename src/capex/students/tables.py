@@ -57,11 +57,11 @@ def study_tables(out: Path) -> list[Path]:
         from capex.report.sections.students import students_table
         from capex.report.sources import group
         from capex.report.students import cells
-    except ImportError as lacking:
+    except ModuleNotFoundError as lacking:
         raise CapexError(
-            f"the rollouts are done, but their table cannot be written here ({lacking}); run `capex"
-            f" report {out / 'rollouts'}` where all of capex is installed"
-        ) from None
+            f"the rollouts are done, but their table cannot be written here ({lacking}); give the"
+            f" same command where all of capex is installed, or `capex report {out / 'rollouts'}`"
+        ) from lacking
     data = load([out / "rollouts"])
     sources, _ = group(data)
     problems = "".join(f"\n{problem}\n" for problem in data.problems)

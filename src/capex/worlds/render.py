@@ -1,5 +1,5 @@
-"""Offscreen OpenGL for MuJoCo worlds: one context per process, RGB and metric depth, no side
-effects on the simulation.
+"""Offscreen OpenGL for MuJoCo worlds: one context per process, RGB and metric depth, nothing that
+physics would notice.
 
 A context belongs to one thread. All drawing happens on a thread of its own, so that environments
 may be used from any: several episodes of a campaign share a process, and their threads take turns.
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import CapexError, GLUnavailable
-from capex.worlds import Env, Image
+from capex.worlds import Image
 
 PACKAGES = "libegl1 libgl1 (or libosmesa6)"
 MAX_SIZE = 4096
@@ -202,8 +202,10 @@ class Renderer:
 
     def _depth(self, data: mujoco.MjData, camera: int, size: Size) -> npt.NDArray[np.float32]:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = False
-        width, height = self._draw(data, camera, size)
-        self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
+        try:
+            width, height = self._draw(data, camera, size)
+        finally:
+            self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
         raw = np.empty((height, width), dtype=np.float32)
         mujoco.mjr_readPixels(None, raw, mujoco.MjrRect(0, 0, width, height), self._gl)
         # The buffer holds 1 at the near plane and 0 at the far one (better spread of the float): z
@@ -235,6 +237,9 @@ class Renderer:
     def _leave_out(self, data: mujoco.MjData, aspect: float) -> None:
         """Take what the camera cannot see out of the scene: MuJoCo would draw it all the same. No
         pixel changes, but where something out of sight throws a shadow.
+
+        The model says for a moment that these shapes belong to another group, which physics does
+        not read; whoever changes groups or sizes of shapes does so while nothing of it is drawn.
         """
         if self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] or self._undrawn is None:
             return
@@ -267,16 +272,6 @@ class Shot:
 def take(shots: Sequence[Shot]) -> list[dict[str, Image]]:
     """The views of each, upright RGB (height, width, 3) by name."""
     return _drawing.run(lambda: _take(shots))
-
-
-def look(
-    envs: Sequence[Env], cameras: Sequence[str], size: Size | None = None
-) -> list[dict[str, Image]]:
-    """What each of several worlds shows; those that are drawn here (`shot`) are drawn together."""
-    ways: list[Any] = [getattr(env, "shot", None) for env in envs]
-    if None not in ways:
-        return take([shot(cameras, size) for shot in ways])
-    return [env.observe(cameras, size) for env in envs]
 
 
 def _take(shots: Sequence[Shot]) -> list[dict[str, Image]]:
