@@ -212,6 +212,22 @@ def test_the_fused_kernels_give_torchs_numbers():
     assert "decoder" in ran.stdout
 
 
+def compile_kernel(function, fixed, types, capability=90, pointer="*fp32", **options):
+    """For a GPU that is not here; what is neither fixed nor in `types` is an aligned pointer."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    names = function.arg_names
+    fixed = {name: value for name, value in fixed.items() if name in names}
+    types = {**types, **dict.fromkeys(fixed, "constexpr")}
+    signature = {name: types.get(name, pointer) for name in names}
+    places = {(names.index(name),): value for name, value in fixed.items()}
+    pointers = [k for k, name in enumerate(names) if signature[name].startswith("*")]
+    aligned = {(k,): [["tt.divisibility", 16]] for k in pointers}
+    source = ASTSource(function, signature, places, aligned)
+    return compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
 MODULATED = {"SHORTCUT": True, "RELU": True, "FILM": True}
 PLAIN = {"SHORTCUT": False, "RELU": False, "FILM": False}
 
@@ -234,19 +250,11 @@ def test_the_fused_kernels_compile_for_a_gpu_that_is_not_here(
 ):
     """What the interpreter lets pass, a name that changes its type, stops the compiler."""
     pytest.importorskip("triton")
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource, compile
-
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    function = getattr(kernels, kernel)
     fixed = {"WIDTH": kernels.WIDTH, "CHUNK": 1024, "BLOCK": 256, **chosen}
-    fixed = {name: value for name, value in fixed.items() if name in function.arg_names}
     numbers = dict.fromkeys(("pixels", "channels", "chunks", "row", "images"), "i32")
     types = {**numbers, "eps": "fp32", "sums": "*fp32", "moments": "*fp32"}
-    types |= dict.fromkeys(fixed, "constexpr")
-    signature = {name: types.get(name, "*bf16") for name in function.arg_names}
-    places = {(function.arg_names.index(name),): value for name, value in fixed.items()}
-    compiled = compile(ASTSource(function, signature, places), target=GPUTarget("cuda", 90, 32))
+    compiled = compile_kernel(getattr(kernels, kernel), fixed, types, pointer="*bf16")
     assert "ptx" in compiled.asm
 
 
@@ -260,24 +268,6 @@ PRODUCTS = {  # rows, inputs, outputs, norm, gelu, residual
     "one robot": (10, 512, 2048, True, True, False),
 }
 SHARED = 101_376  # bytes that a program may have on any GPU from capability 8.0 on
-
-
-def compile_kernel(function, fixed, numbers, capability, **options):
-    """For a GPU that is not here; all but `numbers` and what is fixed are aligned pointers."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource, compile
-
-    names = function.arg_names
-    types = {**numbers, **dict.fromkeys(fixed, "constexpr")}
-    signature = {name: types.get(name, "*fp32") for name in names}
-    places = {(names.index(name),): value for name, value in fixed.items()}
-    aligned = {
-        (k,): [["tt.divisibility", 16]]
-        for k, name in enumerate(names)
-        if signature[name] == "*fp32"
-    }
-    source = ASTSource(function, signature, places, aligned)
-    return compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux alone")
