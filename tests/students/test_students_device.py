@@ -146,11 +146,13 @@ from capex.errors import CapexError
 from capex.students import data
 from capex.students.evaluate import Rollouts, evaluate
 from capex.students.policy import load_policy
+from capex.students.rollouts import look
 from capex.students.serve import serve
 from capex.students.settings import make_settings
 from capex.students.tables import study_tables
 from capex.students.train import TrainingJob, train
 
+assert look([], (), (8, 8)) == []
 assert "mujoco" not in sys.modules  # it loads OpenGL, which may be missing, too
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

@@ -218,8 +218,9 @@ class Simulation:
         for slot, seen in zip(slots, views, strict=True):
             for k, camera in enumerate(cameras):
                 self._pictures[slot, k] = seen[camera]
+        took = time.perf_counter() - began
         for slot in slots:
-            self._spent[slot].drawing_s += (time.perf_counter() - began) / len(slots)
+            self._spent[slot].drawing_s += took / len(slots)
 
     @functools.cached_property
     def _pictures(self) -> npt.NDArray[np.uint8]:
@@ -232,7 +233,7 @@ def look(
     """What each of several worlds shows. Those whose class has a `shot`, the views that `observe`
     would show, are drawn together.
     """
-    if not all(hasattr(type(env), "shot") for env in envs):
+    if not envs or not all(hasattr(type(env), "shot") for env in envs):
         return [env.observe(cameras, size) for env in envs]
     from capex.worlds.render import take  # OpenGL, which other worlds do without
 
