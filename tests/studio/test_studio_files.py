@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 import time
 from dataclasses import replace
 
@@ -12,12 +14,16 @@ import runs
 from capex import worlds
 from capex.campaign.screens import Screens
 from capex.errors import CapexError
+from capex.models import pictures
 from capex.run import load_run, requests
+from capex.run.files import TEMPORARY
 from capex.run.heads import load_head
 from capex.run.live import LIVE_FOLDER, screens, watch
 from capex.studio.guard import Refused
 from capex.studio.heads import Heads
 from capex.studio.library import Library
+from capex.studio.rooms import live
+from capex.studio.rooms.room import Studio
 
 
 def test_heads_tell_what_whole_records_tell(synthetic):
@@ -111,3 +117,21 @@ def test_a_library_knows_runs_below_its_folders_alone(tmp_path):
             library.run(name)
     with pytest.raises(CapexError, match="is not a folder"):
         Library((tmp_path / "nothing",))
+
+
+def test_a_picture_is_found_while_its_attempt_becomes_whole(tmp_path):
+    """Read again and again while the folder that holds it is renamed, as at the end of an attempt."""
+    run = runs.campaign(tmp_path / "runs" / "first", runs.TASKS[:1], ["capex"], 1, plans=1)
+    studio, (chain,), sha = Studio(Library((tmp_path / "runs",)), ()), run.chains(), "a" * 64
+    asked = {"run": "first", "chain": chain.path.name, "start": "7", "sha": sha}
+    for turn in range(60):
+        folder = chain.episodes_path / f"{TEMPORARY}{turn}-0007"
+        path = pictures.find(folder / pictures.IMAGES, sha)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"a picture")
+        ends = threading.Timer(0.002, folder.rename, [chain.episode(7)])
+        ends.start()
+        while ends.is_alive():
+            assert live._picture(studio, asked).body == b"a picture"
+        assert live._picture(studio, asked).body == b"a picture"
+        shutil.rmtree(chain.episode(7))

@@ -28,10 +28,11 @@ READ_MAX = 4 * 2**20  # bytes of events that are read at once
 def under_way(chain: Chain, index: int) -> Path | None:
     """The temporary folder of the attempt at a start; the newest, where several lie there."""
     found = [p for p in chain.episodes_path.glob(f"{TEMPORARY}*-{index:04d}") if p.is_dir()]
-    return max(found, key=_began, default=None)
+    return max(found, key=began, default=None)
 
 
-def _began(folder: Path) -> float:
+def began(folder: Path) -> float:
+    """When an attempt's folder was made, unix time; 0 where it is gone."""
     try:
         return folder.stat().st_ctime
     except OSError:

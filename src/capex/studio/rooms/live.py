@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from capex.run import requests
 from capex.run.files import TEMPORARY
-from capex.run.live import find_picture, read_events, screens, under_way, watch, watched_at
+from capex.run.live import began, find_picture, read_events, screens, under_way, watch, watched_at
 from capex.run.requests import WORDS_MAX
 from capex.run.store import Chain, Run
 from capex.studio.answers import BEAT_S, Asked, get, number_of, post, stream, text_of
@@ -58,9 +58,8 @@ def attempts(studio: Studio) -> list[dict[str, Any]]:
     for name, run in studio.library.runs().items():
         for chain in run.chains():
             for folder, start in _under_way(chain):
-                began = folder.stat().st_ctime if folder.exists() else 0.0
-                row = {"run": name, "chain": chain.path.name, "start": start, "began": began}
-                found.append(row)
+                row = {"run": name, "chain": chain.path.name, "start": start}
+                found.append({**row, "began": began(folder)})
     return sorted(found, key=lambda row: -row["began"])
 
 
@@ -128,14 +127,7 @@ def _find(run: Run, chain: Chain | None, start: int | None) -> tuple[Path, Chain
         return None if folder is None else (folder, chain, start)
     chains = [chain] if chain is not None else run.chains()
     found = [(folder, of, index) for of in chains for folder, index in _under_way(of)]
-    return max(found, key=lambda row: _began(row[0]), default=None)
-
-
-def _began(folder: Path) -> float:
-    try:
-        return folder.stat().st_ctime
-    except OSError:
-        return 0.0
+    return max(found, key=lambda row: began(row[0]), default=None)
 
 
 def _instead(chain: Chain | None, start: int | None) -> dict[str, Any]:
@@ -153,12 +145,14 @@ def _picture(studio: Studio, asked: Asked) -> Response:
     start = number_of(asked, "start")
     until = time.monotonic() + PICTURE_S
     while True:
-        for folder in (under_way(chain, start), chain.episode(start)):
-            if folder is not None and (path := find_picture(folder, sha)) is not None:
-                kind = path.suffix.removeprefix(".")
-                headers = {"Cache-Control": "private, max-age=3600, immutable"}
+        running = under_way(chain, start)
+        for folder in (running, chain.episode(start)):
+            if folder is None or (path := find_picture(folder, sha)) is None:
+                continue
+            kind, headers = path.suffix[1:], {"Cache-Control": "private, max-age=3600, immutable"}
+            with contextlib.suppress(FileNotFoundError):  # gone with its attempt: whole now
                 return Response(path.read_bytes(), media_type=f"image/{kind}", headers=headers)
-        if time.monotonic() > until or under_way(chain, start) is None:
+        if time.monotonic() > until or running is None:
             raise Refused(404, f"there is no picture {sha[:12]} of start {start}")
         time.sleep(0.03)
 
