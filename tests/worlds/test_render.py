@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import mujoco
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from capex import worlds
 from capex.errors import CapexError
 from capex.worlds import render
+from capex.worlds.drawing_thread import DrawingThread
 
 SCENE = """<mujoco><visual><global offwidth="64" offheight="64"/></visual><worldbody>
 <light pos="0 0 3"/><geom type="box" size=".2 .1 .3" rgba=".9 .2 .1 1" euler="10 20 30"/>
@@ -138,3 +141,24 @@ def test_worlds_drawn_together_show_what_each_shows_alone():
                 np.testing.assert_array_equal(seen[camera], alone)
     for env in envs:
         env.close()
+
+
+def test_a_thread_that_draws_itself_does_what_others_post():
+    drawing, here, done = DrawingThread(), threading.current_thread(), []
+    drawing.be_this_one()
+    assert drawing.run(threading.current_thread) is here
+    other = threading.Thread(target=lambda: drawing.post(lambda: done.append(1)))
+    other.start()
+    other.join()
+    assert done == []
+    assert drawing.run(threading.current_thread) is here
+    assert done == [1]
+    with pytest.raises(ZeroDivisionError):
+        drawing.run(lambda: 1 / 0)
+
+
+def test_a_thread_that_draws_already_goes_on_drawing():
+    drawing = DrawingThread()
+    first = drawing.run(threading.current_thread)
+    drawing.be_this_one()
+    assert drawing.run(threading.current_thread) is first is not threading.current_thread()

@@ -3,6 +3,7 @@ physics would notice.
 
 A context belongs to one thread. All drawing happens on a thread of its own, so that environments
 may be used from any: several episodes of a campaign share a process, and their threads take turns.
+A process in which one thread does everything draws on that one (`draw_here`).
 
 Backends: EGL first and OSMesa second on Linux, the native one on macOS and Windows; MUJOCO_GL
 overrides. Shadows are off by default: in software rendering they cost ten times the rest.
@@ -15,14 +16,11 @@ import importlib
 import itertools
 import math
 import os
-import queue
 import sys
-import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -30,50 +28,26 @@ import numpy.typing as npt
 
 from capex.errors import CapexError, GLUnavailable
 from capex.worlds import Image
+from capex.worlds.drawing_thread import DrawingThread
 
 PACKAGES = "libegl1 libgl1 (or libosmesa6)"
 MAX_SIZE = 4096
 MARGIN = 1e-3  # m; what is out of sight by less is drawn
 
-T = TypeVar("T")
 Size = tuple[int, int]  # width, height
 
 _context: Any = None
 _backend = ""
 
 
-class _DrawingThread:
-    """Runs what it is given, one after the other, on the thread that holds the GL context."""
-
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-
-    def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`, or what it raised."""
-        with self._starting:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(None, self._serve, "capex drawing", daemon=True)
-                self._thread.start()
-        return self.post(work).result()
-
-    def post(self, work: Callable[[], T]) -> Future[T]:
-        """The same without waiting; safe wherever the garbage collector may call it."""
-        future: Future[T] = Future()
-        self._work.put((future, work))
-        return future
-
-    def _serve(self) -> None:
-        while True:
-            future, work = self._work.get()
-            try:
-                future.set_result(work())
-            except BaseException as error:  # whoever asked gets it
-                future.set_exception(error)
+_drawing = DrawingThread()
 
 
-_drawing = _DrawingThread()
+def draw_here() -> None:
+    """Draw on the calling thread, where no other one of this process draws or will: handing the
+    work to another thread takes as long as a small picture.
+    """
+    _drawing.be_this_one()
 
 
 def backend() -> str:
@@ -223,36 +197,30 @@ class Renderer:
             mujoco.mjr_resizeOffscreen(self._size[0], self._size[1], self._gl)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gl)
         self._camera.fixedcamid = camera
-        self._update(data)
-        self._leave_out(data, width / height)
+        self._update(data, width / height)
         mujoco.mjr_render(mujoco.MjrRect(0, 0, width, height), self._scene, self._gl)
         return width, height
 
-    def _update(self, data: mujoco.MjData) -> None:
-        shown, everything = self._option, mujoco.mjtCatBit.mjCAT_ALL.value
-        mujoco.mjv_updateScene(
-            self._model, data, shown, self._perturb, self._camera, everything, self._scene
-        )
-
-    def _leave_out(self, data: mujoco.MjData, aspect: float) -> None:
-        """Take what the camera cannot see out of the scene: MuJoCo would draw it all the same. No
-        pixel changes, but where something out of sight throws a shadow.
+    def _update(self, data: mujoco.MjData, aspect: float) -> None:
+        """Bring the scene up to date, without what the camera cannot see: MuJoCo would draw it all
+        the same. No pixel changes, but where something out of sight throws a shadow.
 
         The model says for a moment that these shapes belong to another group, which physics does
         not read; whoever changes groups or sizes of shapes does so while nothing of it is drawn.
         """
-        if self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] or self._undrawn is None:
-            return
-        unseen = _out_of_sight(self._model, data, self._scene, aspect)
-        if not unseen.any():
-            return
-        groups = self._model.geom_group
-        before = groups.copy()
+        groups, before = self._model.geom_group, None
+        if self._undrawn is not None and not self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW]:
+            mujoco.mjv_updateCamera(self._model, data, self._camera, self._scene)
+            before = groups.copy()
+            groups[_out_of_sight(self._model, data, self._scene, aspect)] = self._undrawn
+        shown, everything = self._option, mujoco.mjtCatBit.mjCAT_ALL.value
         try:
-            groups[unseen] = self._undrawn
-            self._update(data)
+            mujoco.mjv_updateScene(
+                self._model, data, shown, self._perturb, self._camera, everything, self._scene
+            )
         finally:
-            groups[:] = before
+            if before is not None:
+                groups[:] = before
 
     def close(self) -> None:
         """Free the GL side; the drawing thread frees that of a renderer dropped without it."""
@@ -328,12 +296,14 @@ def _out_of_sight(
     top, bottom, near = view.frustum_top, view.frustum_bottom, view.frustum_near
     half = view.frustum_width or aspect * (top - bottom) / 2
     left, right = view.frustum_center - half, view.frustum_center + half
-    # The sides of what is seen, with normals that point outwards: right, up, forward.
-    sides = np.array([[near, 0, -right], [-near, 0, left], [0, near, -top], [0, -near, bottom]])
-    sides /= np.linalg.norm(sides, axis=1, keepdims=True)
-    axes = np.stack([np.cross(view.forward, view.up), view.up, view.forward])
-    centres = (data.geom_xpos - view.pos) @ axes.T
-    outside = np.max(centres @ np.vstack([sides, [0, 0, -1]]).T, axis=1)
+    forward, up = view.forward.astype(np.float64), view.up.astype(np.float64)
+    across = np.empty(3)
+    mujoco.mju_cross(across, forward, up)
+    # The sides of what is seen, with normals that point outwards, and the plane of the camera.
+    flat = [(near, across, -right), (-near, across, left), (near, up, -top), (-near, up, bottom)]
+    sides = [(a * axis + b * forward) / math.hypot(a, b) for a, axis, b in flat]
+    normals = np.array([*sides, -forward])
+    outside = (normals @ data.geom_xpos.T - (normals @ view.pos)[:, None]).max(axis=0)
     # A plane has no sphere.
     unseen: npt.NDArray[np.bool_] = (model.geom_rbound > 0) & (outside > model.geom_rbound + MARGIN)
     return unseen
