@@ -4,9 +4,9 @@
         [--starts 1000:1050] [--horizon 0] [--parallel 0] [--device auto] [--size 256] [--small]
 
 The networks have the paper's sizes (--small: tiny ones) and random weights; what they do does not
-change how long it takes. Numbers come from the rollouts' timing.json, as `capex evaluate` has it,
-without what starts once, processes and worlds; the first question on a GPU captures its graph, a
-few seconds that are in it.
+change how long it takes. Moving: from when all worlds are ready, with the first question to the
+network, to the end of the last rollout; starting processes and worlds and loading the policy are in
+wall alone. Shares come from the rollouts' timing.json, as `capex evaluate` has it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ import torch
 from capex import worlds
 from capex.campaign.names import parse_starts
 from capex.run.files import read_json
+from capex.run.summary import Summary
 from capex.students import checkpoint, normalizer
 from capex.students.data import HIDDEN_STATE
 from capex.students.device import choose_device
-from capex.students.evaluate import Rollouts, evaluate
+from capex.students.evaluate import Rollouts, evaluate, share_out
 from capex.students.settings import make_settings
 from capex.students.spec import PolicySpec
 from capex.students.tables import TIMES, time_shares
@@ -81,6 +82,17 @@ def world_of(task: str) -> tuple[Spec, tuple[np.ndarray, np.ndarray]]:
     return spec, (states, rng.uniform(-1, 1, (64, len(spec.action_names))))
 
 
+def timed(job: Rollouts) -> tuple[list[Summary], float, float]:
+    """Rollouts, the seconds they took, and those of moving."""
+    asked: list[float] = []
+    began = time.perf_counter()
+    done, ended = [], began
+    for episode in evaluate(job, lambda left, steps: asked.append(time.perf_counter())):
+        done.append(episode)
+        ended = time.perf_counter()
+    return done, time.perf_counter() - began, ended - asked[0]
+
+
 def main() -> None:
     """Print a line per policy."""
     options = argparse.ArgumentParser(
@@ -98,9 +110,8 @@ def main() -> None:
     starts, cores = tuple(parse_starts(given.starts)), os.cpu_count()
     device = choose_device(given.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    where = (
-        f"{len(starts)} rollouts of {given.task}, {given.parallel or cores} processes of {cores}"
-    )
+    _, processes = share_out(len(starts), given.parallel)
+    where = f"{len(starts)} rollouts of {given.task}, {processes} processes on {cores}"
     print(f"{where} cores, network on {name}, three {given.size}x{given.size} images")
     heads = ("policy", "wall s", "moving s", "rollouts/s", "steps/s", *TIMES)
     print("".join(f"{head:>12s}" for head in heads))
@@ -118,11 +129,8 @@ def main() -> None:
                 device=given.device,
                 horizon=given.horizon,
             )
-            began = time.perf_counter()
-            done = list(evaluate(job))
-            wall = time.perf_counter() - began
+            done, wall, moving = timed(job)
             times = [read_json(path) for path in Path(scratch).rglob("timing.json")]
-        moving = max(t["episode_s"] for t in times)
         shares = time_shares(times).values()
         steps = sum(e.steps for e in done)
         numbers = f"{wall:12.1f}{moving:12.1f}{len(done) / moving:12.2f}{steps / moving:12.0f}"

@@ -71,9 +71,18 @@ def as_it_acts(
         images = torch.from_numpy(np.stack([[frame(pack, t) for t in row] for row in looks]))
         states = torch.from_numpy(spec.normalizer.state_in(pack.states[np.array(looks)]))
         assert isinstance(batch, ActBatch)
-        predicted = runner(images, states, torch.zeros((len(rows), 0)), None)
+        parts = zip(images.split(runner.most), states.split(runner.most), strict=True)
+        predicted = torch.cat([asked(runner, *part) for part in parts])
         errors.append(missed(predicted, batch.actions.cpu(), batch.padding.cpu()))
     return np.mean(errors, axis=0)
+
+
+def asked(runner: Runner, images: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+    """What a network answers."""
+    count = len(images)
+    slate = runner.slate(count)
+    slate.images[:count], slate.states[:count] = images, states
+    return runner.ask(slate, count).take()
 
 
 def frame(pack: data.Demonstrations, row: int) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The students' fused kernels against torch's own functions: largest relative differences of
 results and gradients.
 
-python scripts/check_kernels.py                        on a CUDA device TRITON_INTERPRET=1 python
-scripts/check_kernels.py     on a CPU, in Triton's interpreter (pip install triton)
+    python scripts/check_kernels.py                        on a CUDA device
+    TRITON_INTERPRET=1 python scripts/check_kernels.py     on a CPU, in Triton's interpreter
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from capex.students.device import choose_device
 from capex.students.diffusion import Denoiser
 from capex.students.settings import DiffusionSettings, make_settings
 
-TOLERANCE = {"cuda": 5e-3, "cpu": 1e-4}  # a CUDA device multiplies with ten bits of mantissa
+TOLERANCE = {  # the decoder, and what a CUDA device multiplies, have ten bits of mantissa
+    "cuda": {"group norm": 5e-3, "decoder": 5e-3},
+    "cpu": {"group norm": 1e-4, "decoder": 1e-3},
+}
 # shortcut, rectifier, modulation
 PARTS = (
     (False, False, False),
@@ -85,7 +88,7 @@ def check_decoder(device: str, batch: int) -> float:
             torch.full((batch,), 7, device=device), torch.randn(batch, 2, 100, device=device)
         )
         noisy = torch.randn(batch, settings.horizon, 12, device=device)
-        found = decoder.estimate(model, noisy, torch.stack(memory))
+        found = decoder.Fused(model)(noisy, torch.stack(memory))
         wanted = model.estimate(noisy, memory)
     return difference(found, wanted)
 
@@ -114,13 +117,14 @@ def main() -> int:
             )
             or "alone"
         )
-        rows[f"group norm {shape}: {named}"] = check_norm(device, shape, shortcut, relu, film)
+        rows[f"group norm: {shape}, {named}"] = check_norm(device, shape, shortcut, relu, film)
     rows |= {
-        f"decoder, {batch} trajectories": check_decoder(device, batch) for batch in (1, 3, MANY)
+        f"decoder: {batch} trajectories": check_decoder(device, batch) for batch in (1, 3, MANY)
     }
     for name, value in rows.items():
         print(f"{name:60s} {value:.1e}")
-    return int(not all(value <= TOLERANCE[device] for value in rows.values()))
+    most = {name: TOLERANCE[device][name[: name.index(":")]] for name in rows}
+    return int(not all(value <= most[name] for name, value in rows.items()))
 
 
 if __name__ == "__main__":

@@ -38,14 +38,22 @@ class Worker:
         try:
             kind, content = self.pipe.recv()
         except (EOFError, OSError):
-            raise WorkerDied(
-                f"its process died ({ending(self.process)}) before it was done"
-            ) from None
+            raise self._death() from None
         if kind == "bug":
             raise RuntimeError(f"a worker failed:\n{content}")
         if kind == "error":
             raise content
         return content
+
+    def send(self, job: Any) -> None:
+        """Send a job; WorkerDied where nobody is there to take it."""
+        try:
+            self.pipe.send(job)
+        except OSError:
+            raise self._death() from None
+
+    def _death(self) -> WorkerDied:
+        return WorkerDied(f"its process died ({ending(self.process)}) before it was done")
 
     def stop(self) -> None:
         """End the process at once."""

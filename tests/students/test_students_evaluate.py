@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
 
 import numpy as np
@@ -18,6 +19,7 @@ from capex.run import read_record
 from capex.run.files import read_json
 from capex.run.steps import read_steps
 from capex.students import checkpoint
+from capex.students import evaluate as evaluate_module
 from capex.students.evaluate import Rollouts, evaluate, student
 from capex.students.rollouts import look
 from capex.students.settings import make_settings
@@ -80,6 +82,64 @@ def test_a_rollout_depends_on_nothing_but_its_start(policy, rolled, tmp_path):
         assert np.array_equal(read_steps(one)["actions"], read_steps(two)["actions"])
     again = Rollouts(policy, TASK, (1000, 1001), tmp_path / "run", device="cpu", horizon=HORIZON)
     assert list(evaluate(again)) == []
+
+
+def test_a_free_slot_takes_the_next_start(policy, rolled, tmp_path, monkeypatch):
+    """One world for all starts leaves what a world for each leaves."""
+    monkeypatch.setattr(evaluate_module, "SLOTS_OF_A_PROCESS", 1)
+    asked = {"parallel": 1, "device": "cpu", "horizon": HORIZON}
+    job = Rollouts(policy, TASK, (1001, 1000), tmp_path / "run", **asked)
+    heard = []
+    done = list(evaluate(job, lambda left, steps: heard.append((left, steps))))
+    assert [r.start for r in done] == [1001, 1000]
+    # Asked at the start and after eight steps of each episode, one at a time.
+    assert heard == [(1, 0), (1, 8)] * 2
+    for index in ("1000", "1001"):
+        one, two = (run / EPISODES / index for run in (rolled, tmp_path / "run"))
+        assert (one / "record.json").read_bytes() == (two / "record.json").read_bytes()
+        assert np.array_equal(read_steps(one)["states"], read_steps(two)["states"])
+
+
+def test_what_is_remembered_from_before_the_last_question_stays(tmp_path):
+    """Asked at every step, a policy that sees two of them acts side by side as alone."""
+    pack = student_data.write(tmp_path / "pack", task=TASK)
+    settings = make_settings("diffusion", student_data.SMALL["diffusion"] | {"execute": 1})
+    train(TrainingJob((pack,), settings, 1, tmp_path / "policy"))
+    asked = {"parallel": 1, "device": "cpu", "horizon": 4}
+    job = Rollouts(tmp_path / "policy", TASK, (1000, 1001, 1002), tmp_path / "run", **asked)
+    assert len(list(evaluate(job))) == 3
+    env = worlds.make(TASK)
+    for index in job.starts:
+        alone = student(job).attempt(env, Start(env.spec.task, index), Memory(), NO_HOOKS)
+        beside = read_steps(tmp_path / "run" / EPISODES / str(index))
+        assert np.array_equal(alone.steps["actions"], beside["actions"])
+    env.close()
+
+
+def test_a_simulation_that_dies_is_a_sentence(policy, tmp_path):
+    """Whether it is noticed when it is asked or when it should answer."""
+    asked = {"parallel": 2, "device": "cpu", "horizon": 100}
+    job = Rollouts(policy, TASK, (1000, 1001), tmp_path / "run", **asked)
+
+    others = set(multiprocessing.active_children())
+
+    def kill(left, steps):
+        if steps:
+            for child in set(multiprocessing.active_children()) - others:
+                child.kill()
+
+    with pytest.raises(CapexError, match=r"a simulation was lost: its process died \(SIGKILL"):
+        list(evaluate(job, kill))
+    assert set(multiprocessing.active_children()) <= others
+
+
+def test_rollouts_are_shared_out_evenly(monkeypatch):
+    found = {}
+    for cores in (1, 2, 4, 16, 26, 64):
+        monkeypatch.setattr(evaluate_module.os, "cpu_count", lambda cores=cores: cores)
+        found[cores] = evaluate_module.share_out(50)
+    assert found == {1: (8, 1), 2: (16, 2), 4: (32, 4), 16: (50, 17), 26: (50, 26), 64: (50, 50)}
+    assert evaluate_module.share_out(3, 8) == (3, 3)
 
 
 def test_a_student_is_a_demonstrator_like_any_other(policy, rolled, tmp_path):

@@ -259,12 +259,12 @@ def test_the_fused_kernels_compile_for_a_gpu_that_is_not_here(
 
 
 PRODUCTS = {  # rows, inputs, outputs, norm, gelu, residual
-    "embedding": (320, 12, 512, False, False, True),
-    "queries, keys, values": (320, 512, 1536, True, False, False),
-    "out": (320, 512, 512, False, False, True),
-    "wide": (320, 512, 2048, True, True, False),
-    "narrow": (320, 2048, 512, False, False, True),
-    "head": (320, 512, 12, True, False, False),
+    "embedding": (250, 12, 512, False, False, True),
+    "queries, keys, values": (250, 512, 1536, True, False, False),
+    "out": (250, 512, 512, False, False, True),
+    "wide": (250, 512, 2048, True, True, False),
+    "narrow": (250, 2048, 512, False, False, True),
+    "head": (250, 512, 12, True, False, False),
     "one robot": (10, 512, 2048, True, True, False),
 }
 SHARED = 101_376  # bytes that a program may have on any GPU from capability 8.0 on
@@ -291,21 +291,29 @@ def test_the_decoders_products_fit_a_gpu_that_is_not_here(
         "GELU": gelu,
         "RESIDUAL": residual,
     }
-    numbers = {"rows": "i32", "outputs": "i32", "eps": "fp32"}
+    half = {"weight": "*fp16"}
+    half |= {} if norm or product == "embedding" else {"x": "*fp16"}
+    half |= {} if residual or product == "head" else {"out": "*fp16"}
+    numbers = {"rows": "i32", "outputs": "i32", "eps": "fp32", **half}
     options = {"num_warps": tile.warps, "num_stages": tile.stages}
     compiled = compile_kernel(decoder._project, fixed, numbers, capability, **options)
     assert compiled.metadata.shared <= SHARED
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux alone")
+@pytest.mark.parametrize("capability", [86, 90])
+@pytest.mark.parametrize(("width", "warps"), [(64, 1), (256, 4)])
 @pytest.mark.parametrize("causal", [True, False])
-def test_the_decoders_attention_fits_a_gpu_that_is_not_here(causal, monkeypatch, tmp_path):
+def test_the_decoders_attention_fits_a_gpu_that_is_not_here(
+    causal, width, warps, capability, monkeypatch, tmp_path
+):
     pytest.importorskip("triton")
     from capex.students import decoder
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    fixed = {"WIDTH": 64, "TOKENS": decoder.TOKENS, "CAUSAL": causal}
+    fixed = {"WIDTH": width, "TOKENS": decoder.TOKENS, "CAUSAL": causal}
     strides = ("length", "keys", "q_row", "k_batch", "k_head", "k_row")
-    numbers = {**dict.fromkeys(strides, "i32"), "scale": "fp32"}
-    compiled = compile_kernel(decoder._attend, fixed, numbers, 86, num_warps=decoder.WARPS)
+    half = ("q", "out", *(("k", "v") if causal else ()))
+    numbers = {**dict.fromkeys(strides, "i32"), "scale": "fp32", **dict.fromkeys(half, "*fp16")}
+    compiled = compile_kernel(decoder._attend, fixed, numbers, capability, num_warps=warps)
     assert compiled.metadata.shared <= SHARED

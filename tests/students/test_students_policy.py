@@ -19,7 +19,7 @@ import pytest
 import student_data
 from capex.errors import CapexError
 from capex.students import data
-from capex.students.policy import load_policy
+from capex.students.policy import BEFORE, load_policy
 from capex.students.serve import serve
 from capex.students.settings import make_settings
 from capex.students.train import TrainingJob, train
@@ -62,10 +62,13 @@ def test_the_same_seed_gives_the_same_actions_and_a_batch_the_same_as_one(traine
     minds = [policy.begin(seed=4), policy.begin(seed=5)]
     together = [policy.act_many(minds, [observation(pack, t)] * 2)[0] for t in range(10)]
     assert np.array_equal(together, runs[0])
-    mind, ahead = policy.begin(seed=4), []
-    while len(ahead) < 10:  # asked only where it looks
+    mind, ahead, chunk = policy.begin(seed=4), [], []
+    while len(ahead) < 10:  # asked only where the network is
         assert mind.wants_images()
-        ahead += [*policy.act_many([mind], [observation(pack, len(ahead))]), *mind.ahead()]
+        looks = min(len(chunk), policy.spec.looks) or 1
+        *before, now = (observation(pack, len(ahead) - later) for later in reversed(range(looks)))
+        chunk = [*policy.act_many([mind], [now | {BEFORE: before}]), *mind.ahead()]
+        ahead += chunk
     assert np.array_equal(ahead[:10], runs[0])
 
 

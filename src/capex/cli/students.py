@@ -174,7 +174,7 @@ class Evaluate:
     arm: Annotated[str, arg(metavar="NAME")] = ""
     """What the records call the policy; by default its kind and training steps."""
     parallel: Annotated[int, arg(metavar="N")] = 0
-    """Simulating processes; 0 (default): one per core. The results do not depend on it."""
+    """Simulating processes; 0 (default): about one per core. The results do not depend on it."""
     device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     """Where the policy runs: auto (default), cpu, cuda, cuda:1, mps."""
     seed: Annotated[int, arg(metavar="N")] = 0

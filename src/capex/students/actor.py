@@ -25,6 +25,10 @@ class ActorSpec(Protocol):
         """Width and height of the images it is shown."""
 
     @property
+    def looks(self) -> int:
+        """Of how many observations, up to the present one, it sees the images."""
+
+    @property
     def state_names(self) -> tuple[str, ...]:
         """Numbers that it reads, in its order."""
 
@@ -48,7 +52,17 @@ class ActorMemory(Protocol):
         """Whether the next observation needs images."""
 
     def ahead(self) -> list[npt.NDArray[np.float64]]:
-        """Take the planned actions that come before the policy looks again."""
+        """Take the actions that are planned already."""
+
+
+class Question(Protocol):
+    """Actions that an actor was asked for."""
+
+    def ready(self) -> bool:
+        """Whether `take` would not wait."""
+
+    def take(self) -> list[npt.NDArray[np.float64]]:
+        """One action for each episode, in native numbers and order; once."""
 
 
 class Actor(Protocol):
@@ -65,3 +79,8 @@ class Actor(Protocol):
         self, episodes: Sequence[Any], observations: Sequence[Mapping[str, Any]]
     ) -> list[npt.NDArray[np.float64]]:
         """One action for each episode, in native numbers and order."""
+
+    def ask_many(
+        self, episodes: Sequence[Any], observations: Sequence[Mapping[str, Any]]
+    ) -> Question:
+        """The same, asked now and answered when it is taken."""

@@ -1,10 +1,14 @@
 """The denoiser's decoder for up to 64 trajectories at a time, as fused kernels.
 
 A chunk of actions takes a hundred passes through twelve layers over ten tokens. On a GPU that is
-all waiting for small kernels: torch launches some twenty for each layer, here there are eight.
-A product's programs also leave the mean and spread of their part of every row, which the next norm
-needs. Needs Triton; anywhere else, and for more trajectories, torch's functions are used. Both give
-the same numbers to rounding.
+all waiting: for small kernels, of which torch launches some twenty for each layer, here eight, and
+for weights, of which no cache holds so many. They are read as half precision: it has the ten bits
+of mantissa that a product of such a GPU keeps anyway, and range enough (what is nearer to 0 than
+6e-5 loses bits). A product's programs also leave the mean and spread of their part of every row,
+which the next norm needs.
+
+Needs Triton and a GPU of capability 8.0 or more; anywhere else, and for more trajectories, torch's
+functions are used. Both give the same numbers to rounding.
 """
 
 from __future__ import annotations
@@ -17,12 +21,10 @@ from torch import Tensor, nn
 from capex.students.kernels import AVAILABLE  # which imports Triton first, and safely
 
 if TYPE_CHECKING:
-    from capex.students.attention import Attention
-    from capex.students.diffusion import Denoiser
+    from capex.students.diffusion import Denoiser, Layer
 
 MOST = 64  # trajectories at a time, as many as a Runner asks for
 FEW_ROWS = 64  # up to so many, more and smaller tiles are faster
-WARPS = 1  # of a program that attends
 TOKENS = 16  # a trajectory must not have more
 
 
@@ -36,8 +38,17 @@ class Tile(NamedTuple):
     stages: int = 3
 
 
-class Rows(NamedTuple):
-    """Values (B, L, D), and of every row the mean and the sum of squares about it, by part."""
+class Halved(NamedTuple):
+    """The matrix in half precision."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Residual(NamedTuple):
+    """What passes from layer to layer: values (B, L, D), and of every row the mean and the sum of
+    squares about it, by part.
+    """
 
     values: Tensor
     moments: Tensor  # (B L, parts, 2)
@@ -46,6 +57,14 @@ class Rows(NamedTuple):
 if AVAILABLE:
     import triton
     import triton.language as tl
+
+    @triton.jit
+    def _half(values):  # type: ignore[no-untyped-def]
+        """In half precision; what is too large for it becomes its largest number."""
+        if values.dtype == tl.float32:
+            kept = tl.clamp(values, -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL)
+            values = kept.to(tl.float16)
+        return values
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _project(  # type: ignore[no-untyped-def]
@@ -75,6 +94,7 @@ if AVAILABLE:
             if PARTS:
                 scale, shift = tl.load(gamma + k)[None, :], tl.load(beta + k)[None, :]
                 a = (a - mean) * inverse * scale + shift
+            a = _half(a)
             there = wanted[None, :] & inside[:, None]
             w = tl.load(weight + column[None, :] * INPUTS + k[:, None], mask=there, other=0.0)
             total = tl.dot(a, w, total)
@@ -89,7 +109,10 @@ if AVAILABLE:
             part = (row * (outputs // COLUMNS) + tl.program_id(1)) * 2
             tl.store(out_moments + part, centre[:, None], mask=here)
             tl.store(out_moments + part + 1, tl.sum(beyond * beyond, 1)[:, None], mask=here)
-        tl.store(out + place, total, mask=inside)
+        if out.dtype.element_ty == tl.float16:
+            tl.store(out + place, _half(total), mask=inside)
+        else:
+            tl.store(out + place, total, mask=inside)
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _attend(  # type: ignore[no-untyped-def]
@@ -108,7 +131,7 @@ if AVAILABLE:
         base = batch * k_batch + head * k_head
         # (WIDTH, TOKENS).
         there = tl.load(k + base + token * k_row + across[:, None], mask=token < keys, other=0.0)
-        scores = tl.dot(queries, there) * scale
+        scores = tl.dot(queries, _half(there)) * scale
         if CAUSAL:
             scores = tl.where(token <= row, scores, float("-inf"))
         else:
@@ -121,7 +144,7 @@ if AVAILABLE:
         # (TOKENS, WIDTH).
         values = tl.load(v + base + row * k_row + across[None, :], mask=row < keys, other=0.0)
         place = (batch * length + row) * (heads * WIDTH) + head * WIDTH + across[None, :]
-        tl.store(out + place, tl.dot(share, values), mask=row < length)
+        tl.store(out + place, _half(tl.dot(_half(share), _half(values))), mask=row < length)
 
 
 def usable(model: Denoiser, noisy: Tensor) -> bool:
@@ -132,64 +155,108 @@ def usable(model: Denoiser, noisy: Tensor) -> bool:
         AVAILABLE
         and noisy.is_cuda
         and noisy.dtype == torch.float32
+        and noisy.is_contiguous()
         and not model.training
         and not torch.is_grad_enabled()
-        and len(noisy) <= (MOST if torch.cuda.get_device_capability(noisy.device) >= (8, 0) else 4)
+        and torch.cuda.get_device_capability(noisy.device) >= (8, 0)
+        and len(noisy) <= MOST
         and noisy.shape[1] <= TOKENS
         and model.get_buffer("memory_mask").shape[1] <= TOKENS
         and all(s >= 16 and s & (s - 1) == 0 for s in sizes)
     )
 
 
-def estimate(model: Denoiser, noisy: Tensor, memory: Tensor) -> Tensor:
-    """Noise in (B, horizon, A) trajectories; memory (layers, 2, B, heads, tokens, D/heads)."""
-    place = model.pos_emb.expand(len(noisy), -1, -1).contiguous()
-    x = _add(place, noisy, model.input_emb.weight, model.input_emb.bias)
-    mask = model.get_buffer("memory_mask")
-    for layer, keys_values in zip(model.decoder, memory, strict=True):
+class Fused:
+    """A denoiser's estimate with its weights as they are now; made within what is captured."""
+
+    def __init__(self, model: Denoiser):
+        self._model = model
+        self._embed, self._head = _halved(model.input_emb), _halved(model.head)
+        self._layers = [_Layer(layer) for layer in model.decoder]
+
+    def __call__(self, noisy: Tensor, memory: Tensor) -> Tensor:
+        """Noise in (B, horizon, A) trajectories; memory (layers, 2, B, heads, tokens, D/heads)."""
+        place = self._model.pos_emb.expand(len(noisy), -1, -1).contiguous()
+        stream = _write(place, noisy, self._embed)
+        mask = self._model.get_buffer("memory_mask")
+        for layer, recalled in zip(self._layers, memory, strict=True):
+            stream = layer(stream, recalled, mask)
+        return _read(stream, self._model.ln_f, self._head, torch.float32)
+
+
+class _Layer:
+    def __init__(self, layer: Layer):
+        self._norms = layer.norm1, layer.norm2, layer.norm3
         attention, cross = layer.self_attn, layer.multihead_attn
-        packed = _norm(layer.norm1, x, attention.in_proj_weight, attention.in_proj_bias)
-        attended = _self_attention(packed, attention)
-        x = _add(x.values, attended, attention.out_proj.weight, attention.out_proj.bias)
-        asking = cross.in_proj_weight[: cross.dim], cross.in_proj_bias[: cross.dim]
-        attended = _cross_attention(_norm(layer.norm2, x, *asking), keys_values, mask)
-        x = _add(x.values, attended, cross.out_proj.weight, cross.out_proj.bias)
-        hidden = _norm(layer.norm3, x, layer.linear1.weight, layer.linear1.bias, gelu=True)
-        x = _add(x.values, hidden, layer.linear2.weight, layer.linear2.bias)
-    return _norm(model.ln_f, x, model.head.weight, model.head.bias)
+        self._heads = attention.heads
+        self._asks_itself = Halved(attention.in_proj_weight.half(), attention.in_proj_bias)
+        self._after_itself = _halved(attention.out_proj)
+        queries = slice(cross.dim)
+        self._asks = Halved(cross.in_proj_weight[queries].half(), cross.in_proj_bias[queries])
+        self._after = _halved(cross.out_proj)
+        self._wide, self._narrow = _halved(layer.linear1), _halved(layer.linear2)
+
+    def __call__(self, stream: Residual, memory: Tensor, mask: Tensor) -> Residual:
+        packed = _read(stream, self._norms[0], self._asks_itself)
+        attended = _self_attention(packed, self._heads)
+        stream = _write(stream.values, attended, self._after_itself)
+        attended = _cross_attention(_read(stream, self._norms[1], self._asks), memory, mask)
+        stream = _write(stream.values, attended, self._after)
+        hidden = _read(stream, self._norms[2], self._wide, gelu=True)
+        return _write(stream.values, hidden, self._narrow)
 
 
-def _add(residual: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Rows:
+def _halved(linear: nn.Linear) -> Halved:
+    return Halved(linear.weight.half(), linear.bias)
+
+
+def _write(residual: Tensor, x: Tensor, linear: Halved) -> Residual:
     """residual + x W^T + b, x (B, L, inputs)."""
-    batch, length, inputs = x.shape
-    rows, outputs = batch * length, len(weight)
-    tile = tile_of(rows, inputs, outputs)
-    out = x.new_empty(batch, length, outputs)
-    moments = x.new_empty(rows, outputs // tile.columns, 2)
-    _project[(triton.cdiv(rows, tile.rows), outputs // tile.columns)](
-        x, x, x, x, weight, bias, residual, out, moments, rows, outputs, 0.0,
-        INPUTS=inputs, ROWS=tile.rows, COLUMNS=tile.columns, DEPTH=tile.depth,
-        PARTS=0, GELU=False, RESIDUAL=True, num_warps=tile.warps, num_stages=tile.stages,
-    )  # fmt: skip
-    return Rows(out, moments)
-
-
-def _norm(
-    norm: nn.LayerNorm, x: Rows, weight: Tensor, bias: Tensor, *, gelu: bool = False
-) -> Tensor:
-    """gelu(norm(x) W^T + b)."""
-    batch, length, inputs = x.values.shape
-    rows, outputs = batch * length, len(weight)
-    tile = tile_of(rows, inputs, outputs)
-    out = x.values.new_empty(batch, length, outputs)
-    _project[(triton.cdiv(rows, tile.rows), triton.cdiv(outputs, tile.columns))](
-        x.values, x.moments, norm.weight, norm.bias, weight, bias, out, out, out, rows, outputs,
-        norm.eps,
-        INPUTS=inputs, ROWS=tile.rows, COLUMNS=tile.columns, DEPTH=tile.depth,
-        PARTS=x.moments.shape[1], GELU=gelu, RESIDUAL=False,
-        num_warps=tile.warps, num_stages=tile.stages,
-    )  # fmt: skip
+    rows, outputs = x.shape[0] * x.shape[1], len(linear.weight)
+    parts = outputs // tile_of(rows, x.shape[2], outputs).columns
+    out = Residual(torch.empty_like(residual), residual.new_empty(rows, parts, 2))
+    _multiply(x, linear, out.values, residual=residual, left=out.moments)
     return out
+
+
+def _read(
+    stream: Residual,
+    norm: nn.LayerNorm,
+    linear: Halved,
+    dtype: torch.dtype = torch.float16,
+    *,
+    gelu: bool = False,
+) -> Tensor:
+    """gelu(norm(stream) W^T + b)."""
+    batch, length, _ = stream.values.shape
+    out = stream.values.new_empty(batch, length, len(linear.weight), dtype=dtype)
+    _multiply(stream.values, linear, out, norm=norm, moments=stream.moments, gelu=gelu)
+    return out
+
+
+def _multiply(
+    x: Tensor,
+    linear: Halved,
+    out: Tensor,
+    *,
+    norm: nn.LayerNorm | None = None,
+    moments: Tensor | None = None,
+    residual: Tensor | None = None,
+    left: Tensor | None = None,
+    gelu: bool = False,
+) -> None:
+    """`_project` for all of x; `moments` are those of x, `left` takes those of the result."""
+    rows, inputs, outputs = x.shape[0] * x.shape[1], x.shape[2], len(linear.weight)
+    tile = tile_of(rows, inputs, outputs)
+    gamma, beta, eps = (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
+    _project[(triton.cdiv(rows, tile.rows), triton.cdiv(outputs, tile.columns))](
+        x, x if moments is None else moments, gamma, beta, linear.weight, linear.bias,
+        out if residual is None else residual, out, out if left is None else left, rows, outputs,
+        eps,
+        INPUTS=inputs, ROWS=tile.rows, COLUMNS=tile.columns, DEPTH=tile.depth,
+        PARTS=0 if moments is None else moments.shape[1], GELU=gelu,
+        RESIDUAL=residual is not None, num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
 
 
 def tile_of(rows: int, inputs: int, outputs: int) -> Tile:
@@ -198,29 +265,26 @@ def tile_of(rows: int, inputs: int, outputs: int) -> Tile:
     """
     if rows <= FEW_ROWS:
         tile = Tile(16, 16, 128)  # programs enough to wait side by side
-    elif outputs > 1536:
-        tile = Tile(64, 128, 32, warps=8)
     elif outputs > 512:
-        tile = Tile(64, 64, 64)
+        tile = Tile(16, 128, 64, stages=4)
     elif inputs > 512:
-        tile = Tile(64, 32, 64, warps=8, stages=4)
+        tile = Tile(64, 16, 128)
     else:
-        tile = Tile(64, 32, 32, warps=8, stages=4)
+        tile = Tile(16, 64, 128)
     depth = min(tile.depth, max(16, triton.next_power_of_2(inputs)))
     columns = min(tile.columns, max(16, triton.next_power_of_2(outputs)))
     return tile._replace(depth=depth, columns=columns)
 
 
-def _self_attention(packed: Tensor, attention: Attention) -> Tensor:
+def _self_attention(packed: Tensor, heads: int) -> Tensor:
     """packed (B, L, 3 D): queries, keys and values; each step sees those up to itself."""
-    batch, length, _ = packed.shape
-    dim, width = attention.dim, attention.dim // attention.heads
-    out = packed.new_empty(batch, length, dim)
+    batch, length, dim = packed.shape[0], packed.shape[1], packed.shape[2] // 3
+    width, out = dim // heads, packed.new_empty(batch, length, dim)
     q, k, v = packed[..., :dim], packed[..., dim : 2 * dim], packed[..., 2 * dim :]
-    _attend[(batch, attention.heads)](
+    _attend[(batch, heads)](
         q, k, v, packed, out, length, length, 3 * dim, length * 3 * dim, width, 3 * dim,
         width**-0.5,
-        WIDTH=width, TOKENS=TOKENS, CAUSAL=True, num_warps=WARPS,
+        WIDTH=width, TOKENS=TOKENS, CAUSAL=True, num_warps=1 if width <= 128 else 4,
     )  # fmt: skip
     return out
 
@@ -233,6 +297,6 @@ def _cross_attention(queries: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     _attend[(batch, heads)](
         queries, memory[0], memory[1], mask, out, length, tokens, dim, heads * tokens * width,
         tokens * width, width, width**-0.5,
-        WIDTH=width, TOKENS=TOKENS, CAUSAL=False, num_warps=WARPS,
+        WIDTH=width, TOKENS=TOKENS, CAUSAL=False, num_warps=1 if width <= 128 else 4,
     )  # fmt: skip
     return out

@@ -191,8 +191,6 @@ class Denoiser(nn.Module):
 
     def estimate(self, noisy: Tensor, memory: Sequence[Tensor] | Tensor) -> Tensor:
         """The noise in the actions, given each layer's memory of their step."""
-        if isinstance(memory, Tensor) and decoder.usable(self, noisy):
-            return decoder.estimate(self, noisy, memory)
         x = self.input_emb(noisy) + self.pos_emb
         mask = self.get_buffer("memory_mask").to(x.dtype)
         for layer, recalled in zip(self.decoder, memory, strict=True):
@@ -299,7 +297,9 @@ class Diffusion(nn.Module):
     def sample(self, condition: Tensor, noise: Tensor) -> Tensor:
         """Denoise noise[0]; noise (1 + steps, B, horizon, A), from 1 on what each step adds."""
         memories, x = self.memories(condition), noise[0]
+        fused = decoder.usable(self.model, x) and memories.dtype == torch.float32
+        estimate = decoder.Fused(self.model) if fused else self.model.estimate
         for k, t in enumerate(range(self.schedule.steps - 1, -1, -1)):
-            estimate = self.model.estimate(x.to(memories.dtype), memories[t]).float()
-            x = self.schedule.step(estimate, t, x, noise[k + 1])
+            estimated = estimate(x.to(memories.dtype), memories[t]).float()
+            x = self.schedule.step(estimated, t, x, noise[k + 1])
         return x

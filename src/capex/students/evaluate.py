@@ -1,21 +1,18 @@
 """`capex evaluate`: a policy on starts that no dataset used, the same list for every policy;
 success if the criterion holds at any step.
 
-Episodes advance in step, in two groups: a round applies to each of a group the actions up to the
-policy's next look, shows what it wants to see, and asks the network once for all that need it,
-while the other group moves. Results depend neither on the number of processes nor on which starts
-run together: on a CPU the network sees one episode at a time, on a GPU always a batch of the same
-size.
+Results depend neither on the number of processes nor on which starts run together: on a CPU the
+network sees one episode at a time, on a GPU always a batch of the same size.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import math
 import os
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,19 +28,17 @@ from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
 from capex.run.summary import Summary
 from capex.students import checkpoint, lerobot_checkpoint, lerobot_policy
-from capex.students.actor import Actor, ActorMemory, ActorSpec
+from capex.students.actor import Actor, ActorSpec
+from capex.students.advance import BATCH, SLOTS, Advance
 from capex.students.hearing import Hearing
 from capex.students.lerobot_checkpoint import LeRobotSpec
-from capex.students.policy import STACKED, make_policy
+from capex.students.policy import make_policy
 from capex.students.rollouts import Rollout, RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Env, Spec, Start
 from capex.worlds.robots import glimpse
 
-SLOTS = 64  # episodes that advance side by side at most
-GROUPS = 2  # of them: while the actions of one are chosen, the other one moves
-BATCH = SLOTS // GROUPS  # so many ask together
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
 UNADAPTED = "unadapted"  # what fine-tuning begins from, as it is
@@ -60,7 +55,7 @@ class Rollouts:
     starts: tuple[int, ...]
     out: Path
     arm: str = ""  # what the records call the policy; by default its kind and training steps
-    parallel: int = 0  # processes; 0: one per core
+    parallel: int = 0  # processes; 0: about one per core
     device: str = "auto"
     seed: int = 0  # of what is random in the policy
     untrained: bool = False  # fresh weights in place of the trained ones
@@ -72,10 +67,11 @@ class Rollouts:
 
 
 def evaluate(
-    job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None
+    job: Rollouts, asks: Callable[[int, int], None] = lambda left, steps: None
 ) -> Iterator[Summary]:
     """Run what the run directory does not hold yet, yielding each episode as it is written.
-    `rounds` hears of every round. Where a person judges, `attended.roll_out` runs them.
+    `asks` hears of every question to the network (see `Advance.run`). Where a person judges,
+    `attended.roll_out` runs them.
     """
     folder, spec, world = _opened(job)
     if world.success != "world":
@@ -94,16 +90,23 @@ def evaluate(
         todo = _left(job, chain)
         if not todo:
             return
-        policy: Actor | None = None
-        processes = job.parallel or os.cpu_count() or 1
+        slots, processes = share_out(len(todo), job.parallel)
         plan = _rollout_plan(job, spec, chain.path, about)
-        size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
-        for first in range(0, len(todo), size):
-            starts = todo[first : first + size]
-            with Simulators(plan, len(starts), min(processes, len(starts))) as simulators:
-                if policy is None:  # while the processes start
-                    policy = _load(job, folder, spec)
-                yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
+        seeds = functools.partial(_seed, job.seed)
+        with Simulators(plan, slots, processes) as simulators:
+            policy = _load(job, folder, spec)  # while the processes start
+            advance = Advance(policy, simulators, todo, seeds, world.state_names)
+            yield from advance.run(asks)
+
+
+def share_out(rollouts: int, parallel: int = 0) -> tuple[int, int]:
+    """How many rollouts run side by side, and in how many processes: `parallel`, or as many as
+    there are cores, or up to a quarter more where that gives each as many.
+    """
+    cores = os.cpu_count() or 1
+    slots = min(SLOTS, SLOTS_OF_A_PROCESS * (parallel or cores), rollouts)
+    even = math.ceil(slots / max(1, slots // cores))
+    return slots, min(slots, parallel or (even if even <= 1.25 * cores else cores))
 
 
 def student(job: Rollouts, batch: int = BATCH) -> Student:
@@ -135,6 +138,7 @@ def _rollout_plan(
         model=f"student:{spec.policy}",
         cameras=spec.cameras,
         size=spec.image_size,
+        looks=spec.looks,
         horizon=about["horizon"],
         stand_in=bool(spec.training.get("stand_in")),
         student=about,
@@ -337,61 +341,3 @@ class Student:
 def _seed(seed: int, start: int) -> int:
     """Of an episode, from the evaluation's and its start."""
     return seed * 1_000_003 + start
-
-
-def _advance(
-    policy: Actor,
-    simulators: Simulators,
-    starts: Sequence[int],
-    seed: int,
-    state_names: Sequence[str],
-    rounds: Callable[[int, int], None],
-) -> Iterator[Summary]:
-    """Advance episodes, one in each slot, until all are over; while a group's actions are chosen,
-    the other group moves.
-    """
-    seen = simulators.begin(dict(enumerate(starts)))
-    memories: dict[int, ActorMemory] = {
-        slot: policy.begin(seed=_seed(seed, index)) for slot, index in enumerate(starts)
-    }
-    steps = 0
-
-    def act(group: Sequence[int]) -> int:
-        """Choose the actions of a group's episodes up to their next look and send them; how many
-        for an episode at most.
-        """
-        alive = {slot: memories[slot] for slot in group if slot in memories}
-        began, observations = time.perf_counter(), []
-        for slot, memory in alive.items():
-            state = dict(zip(state_names, seen[slot].proprio, strict=True))
-            heard = seen[slot].instruction
-            observation = {"images": {}, "state": state, "instruction": heard}
-            if memory.wants_images():
-                views = simulators.images[slot]
-                observation |= {
-                    "images": dict(zip(policy.spec.cameras, views, strict=True)),
-                    STACKED: views,
-                }
-            observations.append(observation)
-        first = policy.act_many(list(alive.values()), observations)
-        actions = {
-            slot: [action, *memory.ahead()]
-            for (slot, memory), action in zip(alive.items(), first, strict=True)
-        }
-        show = {slot for slot, memory in alive.items() if memory.wants_images()}
-        took = time.perf_counter() - began
-        simulators.move(actions, show, took)
-        return max(map(len, actions.values()))
-
-    moving = deque((group, act(group)) for group in simulators.groups(len(starts), GROUPS))
-    while moving:
-        group, taken = moving.popleft()
-        seen |= simulators.receive()
-        steps += taken if group[0] == 0 else 0
-        for slot in [slot for slot in group if slot in memories]:
-            if (ended := seen[slot].ended) is not None:
-                del memories[slot]
-                yield ended
-        rounds(len(memories), steps)
-        if any(slot in memories for slot in group):
-            moving.append((group, act(group)))

@@ -48,6 +48,11 @@ class LeRobotSpec:
         """As records and tables name it."""
         return f"lerobot {self.kind}"
 
+    @property
+    def looks(self) -> int:
+        """One: LeRobot's process is shown every observation, and remembers those before."""
+        return 1
+
 
 def named(checkpoint: Path) -> Path | None:
     """The FOLDER of lerobot:FOLDER; None where the name is none of LeRobot's."""

@@ -126,6 +126,21 @@ class LeRobotEpisode:
         return []
 
 
+@dataclass(frozen=True)
+class Acted:
+    """Actions that are there already."""
+
+    actions: list[npt.NDArray[np.float64]]
+
+    def ready(self) -> bool:
+        """They are."""
+        return True
+
+    def take(self) -> list[npt.NDArray[np.float64]]:
+        """One action for each episode."""
+        return self.actions
+
+
 class LeRobotPolicy:
     """A policy ready to act, loaded in LeRobot's process."""
 
@@ -166,6 +181,12 @@ class LeRobotPolicy:
         for episode, looks in zip(episodes, head["looks"], strict=True):
             episode.looks = looks
         return list(np.clip(actions, -1.0, 1.0))
+
+    def ask_many(
+        self, episodes: Sequence[LeRobotEpisode], observations: Sequence[Mapping[str, Any]]
+    ) -> Acted:
+        """The same; it is answered before this returns."""
+        return Acted(self.act_many(episodes, observations))
 
     def _seen(self, observation: Mapping[str, Any]) -> dict[str, Any]:
         images, state = observation["images"], observation["state"]

@@ -7,7 +7,7 @@ numbers in the policy's order) and "instruction" (text; ACT does not read it).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,16 @@ from capex.students import checkpoint
 from capex.students.act import ACT, Ensembler
 from capex.students.device import choose_device, prepare
 from capex.students.diffusion import Diffusion
-from capex.students.runner import Runner
+from capex.students.runner import Answer, Runner
 from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings
 from capex.students.spec import PolicySpec
 from capex.students.spoken import Interpreter
 
 Action = npt.NDArray[np.float64]
+Chunks = npt.NDArray[np.float32]  # normalised, (B, steps, A)
 Observation = Mapping[str, Any]
 STACKED = "stacked"  # of an observation: its images once more as one array, in the policy's order
+BEFORE = "before"  # of an observation: those since the last question, the oldest first
 
 
 class EpisodeMemory:
@@ -53,11 +55,36 @@ class EpisodeMemory:
         return self.queue.popleft()
 
     def ahead(self) -> list[Action]:
-        """Take the planned actions that come before the policy looks again."""
-        taken = []
-        while not self.wants_images():
-            taken.append(self.take())
+        """Take the actions that are planned already; what the policy would have seen on the way,
+        the next observation brings along.
+        """
+        taken = list(self.queue)
+        self.queue.clear()
         return taken
+
+
+class PolicyQuestion:
+    """Actions that a policy was asked for."""
+
+    def __init__(
+        self,
+        episodes: Sequence[EpisodeMemory],
+        parts: Sequence[tuple[Sequence[EpisodeMemory], Answer]],
+        plan: Callable[[Sequence[EpisodeMemory], Chunks], npt.NDArray[np.float64]],
+    ):
+        self._episodes, self._parts, self._plan = episodes, parts, plan
+
+    def ready(self) -> bool:
+        """Whether `take` would not wait."""
+        return all(answer.ready() for _, answer in self._parts)
+
+    def take(self) -> list[Action]:
+        """One action for each episode, once."""
+        for asking, answer in self._parts:
+            plans = self._plan(asking, answer.take().numpy())
+            for episode, plan in zip(asking, plans, strict=True):
+                episode.queue.extend(plan)
+        return [episode.take() for episode in self._episodes]
 
 
 class Policy:
@@ -79,8 +106,8 @@ class Policy:
         net = net.to(self._device)
         self._runner = Runner(spec, net, self._device, graphed=graphed, batch=batch)
         self._interpreter = Interpreter(spec, net, instructions)
+        self._runner.warm_up()
         self._episode: EpisodeMemory | None = None
-        self._staging = torch.empty(0, dtype=torch.uint8)
 
     def reset(self, seed: int = 0) -> None:
         """Begin an episode."""
@@ -106,23 +133,33 @@ class Policy:
         self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
     ) -> list[Action]:
         """One action for each of several episodes; the network runs once, on those that need it."""
-        looking = [k for k, e in enumerate(episodes) if e.wants_images()]
-        images = [self._images(observations[k]) for k in looking]
-        states = self._states([observations[k] for k in looking])
-        for k, image, state in zip(looking, images, states, strict=True):
-            episodes[k].seen.append((image, state))
-        asking = [k for k, e in enumerate(episodes) if not e.queue]
-        if asking:
-            chunks = self._infer([episodes[k] for k in asking], [observations[k] for k in asking])
-            plans = self._plans([episodes[k] for k in asking], chunks.numpy())
-            for k, plan in zip(asking, plans, strict=True):
-                episodes[k].queue.extend(plan)
-        return [episode.take() for episode in episodes]
+        return self.ask_many(episodes, observations).take()
 
-    def _plans(
-        self, episodes: Sequence[EpisodeMemory], chunks: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.float64]:
-        """Native actions (B, steps, A) that each executes before it looks again."""
+    def ask_many(
+        self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
+    ) -> PolicyQuestion:
+        """The same, asked now and answered when it is taken; a GPU works meanwhile."""
+        looks = [
+            (episode, look)
+            for episode, observation in zip(episodes, observations, strict=True)
+            if episode.wants_images()
+            for look in (*observation.get(BEFORE, ()), observation)
+        ]
+        images = [self._images(look) for _, look in looks]
+        states = self._states([look for _, look in looks])
+        for (episode, _), image, state in zip(looks, images, states, strict=True):
+            episode.seen.append((image, state))
+        asking = [k for k, e in enumerate(episodes) if not e.queue]
+        texts = [str(observations[k].get("instruction", "")) for k in asking]
+        parts, most = [], self._runner.most
+        for first in range(0, len(asking), most):
+            part = [episodes[k] for k in asking[first : first + most]]
+            heard = self._interpreter.embed(texts[first : first + most])
+            parts.append((part, self._ask(part, heard)))
+        return PolicyQuestion(episodes, parts, self._plans)
+
+    def _plans(self, episodes: Sequence[EpisodeMemory], chunks: Chunks) -> npt.NDArray[np.float64]:
+        """Native actions (B, steps, A) that each executes before it asks again."""
         settings = self.spec.settings
         if isinstance(settings, DiffusionSettings):
             first = settings.observations - 1
@@ -136,42 +173,29 @@ class Policy:
             actions[..., column] = np.where(higher, high, low)
         return np.clip(actions, -1.0, 1.0).astype(np.float64)
 
-    def _infer(
-        self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
-    ) -> torch.Tensor:
-        settings = self.spec.settings
-        steps = len(settings.observation_steps)
-        images = self._staged((len(episodes), steps, *episodes[0].seen[0][0].shape))
-        shown, states = images.numpy(), np.empty((len(episodes), steps, len(self.spec.state_names)))
+    def _ask(self, episodes: Sequence[EpisodeMemory], heard: torch.Tensor) -> Answer:
+        """Ask the network for some episodes, no more than it takes at a time."""
+        slate, looks = self._runner.slate(len(episodes)), self.spec.looks
+        images, states = slate.images.numpy(), slate.states.numpy()
         for k, episode in enumerate(episodes):
             seen = list(episode.seen)
             # The first frame stands for those before it.
-            seen = [seen[0]] * (steps - len(seen)) + seen
+            seen = [seen[0]] * (looks - len(seen)) + seen
             for step, (image, state) in enumerate(seen):
-                shown[k, step], states[k, step] = image, state
-        noise = None
-        if isinstance(settings, DiffusionSettings):
-            shape = (1 + settings.diffusion_steps, settings.horizon, len(self.spec.action_names))
-            drawn = [torch.randn(shape, generator=e.generator) for e in episodes]
-            noise = torch.stack(drawn, dim=1)
-        texts = [str(observation.get("instruction", "")) for observation in observations]
-        heard = self._interpreter.embed(texts)
-        return self._runner(images, torch.from_numpy(states).float(), heard, noise)
-
-    def _staged(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Room for the images of a batch, kept for the next one; a GPU reads it directly."""
-        if self._staging.shape[1:] != shape[1:] or len(self._staging) < shape[0]:
-            pinned = self._device.type == "cuda"
-            self._staging = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)
-        return self._staging[: shape[0]]
+                images[k, step], states[k, step] = image, state
+            if slate.noise is not None:
+                torch.randn(slate.noise.shape[1:], generator=episode.generator, out=slate.noise[k])
+        slate.words[: len(episodes)] = heard
+        return self._runner.ask(slate, len(episodes))
 
     def _images(self, observation: Observation) -> npt.NDArray[np.uint8]:
         given, (width, height) = observation.get("images", {}), self.spec.image_size
         stacked = observation.get(STACKED)
         if stacked is not None and stacked.shape == (len(self.spec.cameras), height, width, 3):
-            # A policy that remembers only the present has acted on it before it is drawn over.
-            once = len(self.spec.settings.observation_steps) == 1
-            return np.asarray(stacked) if once else np.array(stacked)
+            # Where every question brings all that is remembered, nothing is drawn over in use.
+            settings = self.spec.settings
+            steps = settings.execute if isinstance(settings, DiffusionSettings) else 1
+            return np.asarray(stacked) if self.spec.looks <= steps else np.array(stacked)
         missing = [c for c in self.spec.cameras if c not in given]
         if missing:
             raise CapexError(

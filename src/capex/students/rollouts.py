@@ -7,12 +7,14 @@ where the acting side reads them.
 from __future__ import annotations
 
 import functools
+import math
 import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,17 @@ from capex.method.executor import Tick
 from capex.method.hooks import NO_HOOKS, Ended, Hooks
 from capex.method.record import record_episode
 from capex.method.recorder import Recorder
-from capex.processes import Worker, WorkerDied
+from capex.processes import Worker, WorkerDied, set_niceness
 from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.worlds import Env, Image, Start
 from capex.worlds.robots import settle
 
-Action = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
+Action = Array
+
+NICENESS = 5  # a worker gives way to the acting side, for which many wait
 
 
 def _says_nothing(instruction: str) -> Mapping[str, str]:
@@ -54,18 +59,19 @@ class RolloutPlan:
     stand_in: bool
     student: Mapping[str, Any]  # goes into every record
     hearing: Callable[[str], Mapping[str, str]] = _says_nothing  # about an instruction, too
+    looks: int = 1  # of so many observations at a time the images are shown
 
     def shape(self, slots: int) -> tuple[int, ...]:
         """Of the images of so many slots."""
         width, height = self.size
-        return (slots, len(self.cameras), height, width, 3)
+        return (slots, self.looks, len(self.cameras), height, width, 3)
 
 
 @dataclass(frozen=True)
 class SlotView:
     """What a slot shows after its steps; when the episode is over, how it ended."""
 
-    proprio: npt.NDArray[np.float64]
+    proprio: Sequence[Array]  # of each look, the present one last
     instruction: str
     ended: Summary | None = None
 
@@ -90,6 +96,8 @@ class Rollout:
         the policy goes on once they keep still.
         """
         success, error = None if self._judged else False, None
+        if not self._steps:
+            self._began = self._hooks.clock()
         try:
             self.env.apply(action)
             state, success = self.env.robot_state(), self._succeeded()
@@ -160,7 +168,7 @@ class Simulation:
     """What a worker does with a message (method, *arguments); every answer is {slot: SlotView}."""
 
     plan: RolloutPlan
-    images: Path  # memory-mapped (slots, cameras, size, size, 3)
+    images: Path  # memory-mapped (slots, looks, cameras, height, width, 3)
     slots: int
     _envs: dict[int, Env] = field(default_factory=dict)
     _rollouts: dict[int, Rollout] = field(default_factory=dict)
@@ -173,32 +181,49 @@ class Simulation:
 
     def begin(self, starts: Mapping[int, int]) -> dict[int, SlotView]:
         """Reset slots to their starts and show them."""
+        if not self._envs:
+            set_niceness(NICENESS)
         seen = {}
         for slot, index in starts.items():
+            self._spent[slot] = Spent()
             env = self._envs[slot] = self._envs.get(slot) or worlds.make(self.plan.name)
             self._rollouts[slot] = Rollout(env, self.plan, Start(env.spec.task, index))
-            self._spent[slot] = Spent()
-            seen[slot] = SlotView(env.robot_state().proprio, env.instruction)
+            seen[slot] = SlotView([env.robot_state().proprio], env.instruction)
         self._show(list(starts))
+        self._spent |= {slot: Spent() for slot in starts}  # counted from the first step on
         return seen
 
     def move(
-        self, actions: Mapping[int, Sequence[Action]], show: Container[int], network_s: float
+        self, moves: Mapping[int, tuple[Sequence[Action], int]], network_s: float
     ) -> dict[int, SlotView]:
-        """A control step for each action of a slot, until its episode is over; then those in `show`
-        that are not over are shown. `network_s`: what choosing the actions took.
+        """A control step for each action of a slot, until its episode is over; the number beside
+        them: how many of the last steps it shows. `network_s`: what choosing them took.
         """
-        seen = {}
-        for slot, chosen in actions.items():
-            began, spent = time.perf_counter(), self._spent[slot]
-            rollout, env = self._rollouts[slot], self._envs[slot]
-            episode = next(filter(None, map(rollout.apply, chosen)), None)
-            spent.physics_s += time.perf_counter() - began
-            spent.network_s += network_s
-            ended = None if episode is None else self._commit(episode, spent)
-            seen[slot] = SlotView(env.robot_state().proprio, env.instruction, ended)
-        self._show([slot for slot in seen if slot in show and seen[slot].ended is None])
-        return seen
+        left = {slot: deque(actions) for slot, (actions, _) in moves.items()}
+        looks = {slot: looks for slot, (_, looks) in moves.items()}
+        states: dict[int, list[Array]] = {slot: [] for slot in moves}
+        ended: dict[int, Summary] = {}
+        for slot in moves:
+            self._spent[slot].network_s += network_s
+        for later in reversed(range(max(1, *looks.values()))):  # looks that come after this one
+            for slot in [slot for slot in moves if slot not in ended]:
+                if (episode := self._apply(slot, left[slot], later)) is not None:
+                    ended[slot] = self._commit(episode, self._spent[slot])
+                if later < max(1, looks[slot]):
+                    states[slot].append(self._envs[slot].robot_state().proprio)
+            self._show([s for s in moves if later < looks[s] and s not in ended], later)
+        return {
+            slot: SlotView(states[slot], self._envs[slot].instruction, ended.get(slot))
+            for slot in moves
+        }
+
+    def _apply(self, slot: int, actions: deque[Action], until: int) -> Episode | None:
+        """Take actions until so many are left or the episode is over."""
+        began, episode = time.perf_counter(), None
+        while len(actions) > until and episode is None:
+            episode = self._rollouts[slot].apply(actions.popleft())
+        self._spent[slot].physics_s += time.perf_counter() - began
+        return episode
 
     def _commit(self, episode: Episode, spent: Spent) -> Summary:
         """Write an episode whole."""
@@ -212,12 +237,14 @@ class Simulation:
         path = chain.commit(record.start, record.as_json(), timing, episode.steps)
         return summarize(LoadedEpisode(chain.path.name, path, record, timing))
 
-    def _show(self, slots: Sequence[int]) -> None:
+    def _show(self, slots: Sequence[int], later: int = 0) -> None:
+        """Put what slots look like where it is read; `later`: how many looks follow this one."""
         began, cameras = time.perf_counter(), self.plan.cameras
-        views = look([self._envs[slot] for slot in slots], cameras, self.plan.size)
+        envs = [self._envs[slot] for slot in slots]
+        views = look(envs, cameras, self.plan.size, alone=True)
         for slot, seen in zip(slots, views, strict=True):
             for k, camera in enumerate(cameras):
-                self._pictures[slot, k] = seen[camera]
+                self._pictures[slot, -1 - later, k] = seen[camera]
         took = time.perf_counter() - began
         for slot in slots:
             self._spent[slot].drawing_s += took / len(slots)
@@ -228,28 +255,29 @@ class Simulation:
 
 
 def look(
-    envs: Sequence[Env], cameras: Sequence[str], size: tuple[int, int]
+    envs: Sequence[Env], cameras: Sequence[str], size: tuple[int, int], *, alone: bool = False
 ) -> list[dict[str, Image]]:
     """What each of several worlds shows. Those whose class has a `shot`, the views that `observe`
-    would show, are drawn together.
+    would show, are drawn together. `alone`: nobody but this thread draws in this process.
     """
     if not envs or not all(hasattr(type(env), "shot") for env in envs):
         return [env.observe(cameras, size) for env in envs]
-    from capex.worlds.render import take  # OpenGL, which other worlds do without
+    from capex.worlds.render import draw_here, take  # OpenGL, which other worlds do without
 
+    if alone:
+        draw_here()
     drawn: list[Any] = list(envs)
     return take([env.shot(cameras, size) for env in drawn])
 
 
 class Simulators:
     """The acting side's view of the workers: slot k belongs to worker k modulo their number.
-    `images` has what the slots showed last.
-
-    Questions may be sent ahead of the answers: a worker takes them in turn, and `receive` gives the
-    answers in the order of sending.
+    `images` has what the slots showed last. A worker may be asked again before it has answered; it
+    takes the questions in turn.
     """
 
     def __init__(self, plan: RolloutPlan, slots: int, processes: int):
+        self.slots = slots
         needed = int(np.prod(plan.shape(slots)))
         self._folder = tempfile.TemporaryDirectory(
             prefix="capex-evaluate-", dir=memory_folder(needed)
@@ -257,48 +285,41 @@ class Simulators:
         path = Path(self._folder.name) / "images"
         self.images = np.memmap(path, np.uint8, "w+", shape=plan.shape(slots))
         self._workers = [jobs.start(Simulation(plan, path, slots)) for _ in range(processes)]
-        self._asked: deque[list[Worker]] = deque()
+        # While a worker's one half is acted for, it moves the other one.
+        self._together = math.ceil(slots / processes / 2)
 
-    def groups(self, slots: int, count: int) -> list[list[int]]:
-        """The slots in so many groups, each spread over the workers: while one group's actions are
-        chosen, the others move.
-        """
-        every = max(1, min(len(self._workers), slots // count))
-        groups: list[list[int]] = [[] for _ in range(count)]
-        for slot in range(slots):
-            groups[slot // every % count].append(slot)
-        return [group for group in groups if group]
-
-    def begin(self, starts: Mapping[int, int]) -> dict[int, SlotView]:
-        """Reset slots to their starts."""
+    def begin(self, starts: Mapping[int, int]) -> None:
+        """Ask to reset slots to their starts."""
         self._send("begin", starts)
-        return self.receive()
 
-    def move(
-        self, actions: Mapping[int, Sequence[Action]], show: Container[int], network_s: float = 0.0
-    ) -> None:
-        """Ask for a control step for each action of each slot; those in `show` then put their
-        images where they are read.
+    def move(self, moves: Mapping[int, tuple[Sequence[Action], int]], network_s: float) -> None:
+        """Ask for a control step for each action of each slot; see `Simulation.move`."""
+        self._send("move", moves, network_s)
+
+    def receive(self, timeout_s: float | None = None) -> dict[int, SlotView]:
+        """What the slots show of all workers that have answered meanwhile; waits for one, but no
+        longer than this.
         """
-        self._send("move", actions, show, network_s)
-
-    def receive(self) -> dict[int, SlotView]:
-        """What the slots of the oldest question show."""
-        workers = self._asked.popleft()
-        return {slot: seen for worker in workers for slot, seen in _receive(worker).items()}
+        answered = set(wait([worker.pipe for worker in self._workers], timeout_s))
+        seen: dict[int, SlotView] = {}
+        for worker in self._workers:
+            if worker.pipe in answered:
+                seen |= _receive(worker)
+        return seen
 
     def _send(self, method: str, by_slot: Mapping[int, Any], *more: Any) -> None:
-        asked = []
         for k, worker in enumerate(self._workers):
-            if share := {s: v for s, v in by_slot.items() if s % len(self._workers) == k}:
-                worker.pipe.send((method, share, *more))
-                asked.append(worker)
-        self._asked.append(asked)
+            share = [(s, v) for s, v in by_slot.items() if s % len(self._workers) == k]
+            for first in range(0, len(share), self._together):
+                part = dict(share[first : first + self._together])
+                _tell(worker, (method, part, *more))
 
     def __enter__(self) -> Simulators:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.process.terminate()
         for worker in self._workers:
             worker.stop()
         self._folder.cleanup()
@@ -312,6 +333,13 @@ def memory_folder(needed: int) -> str | None:
     except OSError:
         return None
     return str(shared) if free > 2 * needed else None
+
+
+def _tell(worker: Worker, message: tuple[Any, ...]) -> None:
+    try:
+        worker.send(message)
+    except WorkerDied as death:
+        raise CapexError(f"a simulation was lost: {death}") from None
 
 
 def _receive(worker: Worker) -> dict[int, SlotView]:

@@ -66,6 +66,11 @@ class PolicySpec:
         return net
 
     @property
+    def looks(self) -> int:
+        """Of how many observations, up to the present one, it sees the images."""
+        return len(self.settings.observation_steps)
+
+    @property
     def language(self) -> str:
         """Where the embeddings of instructions come from: a learned table, our encoder of words, or
         given; empty where no instruction is read.
