@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +125,27 @@ class Browser:
 
     def click(self, selector: str) -> None:
         """Press and release the mouse in the middle of an element, as a person would."""
-        middle = f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center', behavior: 'instant'}}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
-        x, y = self.ask(middle)
-        for kind in ("mousePressed", "mouseReleased"):
-            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self.press(selector)()
+
+    def press(self, selector: str) -> Callable[[], None]:
+        """Press the mouse in the middle of an element; what it returns lets go."""
+        x, y = self._middle(selector)
+        self._mouse("mousePressed", x, y)
+        return lambda: self._mouse("mouseReleased", x, y)
+
+    def _mouse(self, kind: str, x: float, y: float) -> None:
+        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def _middle(self, selector: str) -> list[float]:
+        """The middle of an element once it rests there, with nothing over it: nobody clicks before."""
+        found = f"(() => {{ const e = document.querySelector({json.dumps(selector)}); if (!e) return null; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); const r = e.getBoundingClientRect(); const at = [r.x + r.width / 2, r.y + r.height / 2]; return e.contains(document.elementFromPoint(...at)) ? at : null; }})()"
+        until, before = time.monotonic() + ANSWER_S, None
+        while (now := self.ask(found)) is None or now != before:
+            if time.monotonic() > until:
+                raise AssertionError(f"{selector} is not there, is covered or moves: {now}")
+            before = now
+            time.sleep(0.03)
+        return list(now)
 
     def wait(self, expression: str, seconds: float = ANSWER_S) -> Any:
         """The value of an expression once it is true; it is asked again and again."""

@@ -45,7 +45,12 @@ def test_a_running_attempt_is_taken_over_and_handed_back(browser, tmp_path):
         browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
         browser.click("[name=pause]")
         browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
-        browser.click("[name=takeover]")
+        release = browser.press("[name=takeover]")
+        asked = len(browser.requests)  # a slow finger: the page asks and is drawn anew meanwhile
+        browser.wait("document.querySelector('.standing b') !== null")
+        while sum("live/requests" in url for url in browser.requests[asked:]) < 2:
+            browser.ask("new Promise((done) => setTimeout(done, 100))")
+        release()
         browser.wait("Boolean(document.querySelector('.form [name=by]'))")
         browser.ask("document.querySelector('.form [name=by]').focus()")
         browser.type("Ada")

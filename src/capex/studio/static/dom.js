@@ -17,6 +17,19 @@ function fill(element, properties, children) {
 export const h = (tag, properties, ...children) => fill(document.createElement(tag), properties, children);
 export const s = (tag, properties, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 
+// New children in the place of the old. What is equal stays as it is: it keeps its focus, and a press that has begun on it becomes a click.
+export function renew(element, ...children) {
+  const next = [...h("div", {}, ...children).childNodes];
+  for (const extra of [...element.childNodes].slice(next.length)) extra.remove();
+  next.forEach((node, k) => {
+    const old = element.childNodes[k];
+    if (!old) element.append(node);
+    else if (old.isEqualNode(node)) return;
+    else if (old.cloneNode(false).isEqualNode(node.cloneNode(false))) renew(old, ...node.childNodes);
+    else old.replaceWith(node);
+  });
+}
+
 export const percent = (share) => (share === null || share === undefined ? "" : `${Math.round(100 * share)} %`);
 export const dollars = (usd, digits = 2) => (usd === null || usd === undefined ? "no price" : `$${usd.toFixed(digits)}`);
 export const count = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;

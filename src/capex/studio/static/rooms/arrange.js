@@ -1,5 +1,5 @@
 // The scene that a campaign waits for: live over stored, blended, by edges, flickering or as a difference, until somebody says that it is ready.
-import { chainWords, h, listen, path, percent, problem, query, send, typing } from "../dom.js";
+import { chainWords, h, listen, path, percent, problem, query, renew, send, typing } from "../dom.js";
 
 const MODES = { blend: "wanted over now, blended", flicker: "flicker", edges: "edges: red wanted, green now", difference: "difference", live: "now alone", stored: "wanted alone" };
 const FLICKER_MS = 450;
@@ -14,7 +14,7 @@ function sceneWords(scene) {
 function overview(host, shell) {
   const list = h("div", { class: "list" });
   host.append(h("h1", {}, "Which scene is to be arranged?"), list);
-  return listen("arrange/scenes", {}, { now: ({ scenes }) => list.replaceChildren(scenes.length
+  return listen("arrange/scenes", {}, { now: ({ scenes }) => renew(list, scenes.length
     ? h("ul", { class: "plain" }, scenes.map((s) => h("li", {}, h("a", { class: "button", href: path("arrange", s.run) }, `${s.run}: ${sceneWords(s.scene)}`))))
     : h("p", { class: "hint" }, "No campaign waits for a scene. One on a rig shows it here before each attempt.")) }, (yes) => shell.connected(yes));
 }

@@ -1,5 +1,5 @@
 // All runs, live ones first; a run's own page lists its attempts.
-import { ask, chainWords, count, dollars, h, listen, outcomeOf, path, percent, s, span } from "../dom.js";
+import { ask, chainWords, count, dollars, h, listen, outcomeOf, path, percent, renew, s, span } from "../dom.js";
 import { modelName, money, standIn, term } from "../words.js";
 
 const PHASES = { waiting: "waiting for the model", queueing: "queued (processor busy)", simulating: "moving", judging: "waiting for the operator", arranging: "waiting for its scene", driving: "a person drives", starting: "starting", paused: "paused" };
@@ -137,11 +137,10 @@ function overview(host, shell) {
       const running = all.runs.filter((run) => run.running).length;
       host.querySelector(".total").textContent = `${count(all.runs.length, "run")}, ${running} running. ${costs(all.runs)}`;
       const open = new Set([...list.querySelectorAll("details[open]")].map((d) => d.closest("article").dataset.run));
-      const line = needs(all.runs);
-      if (need.textContent !== line.textContent) need.replaceChildren(line);
+      renew(need, needs(all.runs));
       const resting = all.runs.filter((run) => !run.running && !run.unfinished);
-      list.replaceChildren(...all.runs.filter((run) => run.running).map(card), ...all.runs.filter((run) => run.unfinished).map(stopped), ...(resting.length ? [table(resting)] : []));
-      if (!all.runs.length) list.append(h("p", { class: "hint" }, "There is no run yet. Collect one: capex collect kitchen:CloseFridge --starts 0:3 --out runs/first"));
+      renew(list, all.runs.filter((run) => run.running).map(card), all.runs.filter((run) => run.unfinished).map(stopped), resting.length > 0 && table(resting),
+        !all.runs.length && h("p", { class: "hint" }, "There is no run yet. Collect one: capex collect kitchen:CloseFridge --starts 0:3 --out runs/first"));
       for (const name of open) list.querySelector(`article[data-run="${CSS.escape(name)}"] details`)?.setAttribute("open", "");
     },
     failed({ error }) { list.replaceChildren(h("p", { class: "notice" }, error)); },
@@ -163,7 +162,7 @@ async function one(host, name, shell) {
     const run = await ask("campaigns/run", { run: name });
     const text = JSON.stringify(run);
     if (closed) return;
-    if (text !== shown) host.replaceChildren(...page(run, name));
+    if (text !== shown) renew(host, page(run, name));
     shown = text;
     // What rests stays as it is.
     if (run.running) timer = setTimeout(() => look().then(() => shell.connected(true), () => { shell.connected(false); timer = setTimeout(look, 3000); }), 3000);

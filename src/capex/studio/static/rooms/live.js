@@ -1,5 +1,5 @@
 // A running episode as it happens: pictures with the plan in them, confidences, the model's words, reports; pause and stop.
-import { ask, chainWords, count, h, listen, outcome, path, problem, query, send, typing } from "../dom.js";
+import { ask, chainWords, count, h, listen, outcome, path, problem, query, renew, send, typing } from "../dom.js";
 import { became, fate, legend, overlay, planTable, sentence } from "../plan.js";
 import { modelName, money, standIn, term } from "../words.js";
 
@@ -102,10 +102,10 @@ function watch(host, [run, chain, start], shell) {
   let large = null;
   const part = (name) => h("div", { class: name });
   const head = part("head"), pictures = part("pictures"), say = h("p", { class: "next", role: "status", "aria-live": "polite" }), table = part("table"), words = part("words"), memory = part("memory"), controls = part("controls");
-  const standing = h("p", { class: "standing", role: "status" }), buttons = part("buttons");
+  const standing = h("p", { class: "standing", role: "status" });
   const key = h("div", { class: "key-of", hidden: true }, legend());
   let asked = {};
-  controls.append(standing, buttons);
+  controls.append(standing);
   host.append(head, say, h("div", { class: "watch" }, h("div", { class: "see" }, pictures), h("div", { class: "know" }, table, key, words, memory)), controls);
 
   const address = (sha) => `api/live/picture?${query({ run, chain: where.chain, start: where.start, sha })}`;
@@ -115,7 +115,7 @@ function watch(host, [run, chain, start], shell) {
     const d = state.deciding;
     drawStanding();
     const meters = [d && `decision ${d.decision}`, d && ["step ", h("span", { class: "at" }, String(state.step)), ` of ${f.horizon} `, h("small", {}, "(", term("horizon"), ")")], h("span", { class: "more" }, `${total(state.tokens).toLocaleString("en")} tokens · `, money(state.usd, f.stand_in))].filter(Boolean);
-    head.replaceChildren(
+    renew(head,
       h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
       h("div", { class: "row title" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, [f.task ?? (chainWords(where.chain ?? "").task || run), where.start !== undefined && `start ${where.start}`].filter(Boolean).join(", ")), state.ended && outcome(state.ended.success), pill()),
       h("div", { class: "row meta muted" }, h("span", {}, f.arm ?? ""), h("span", {}, modelName(f.model) ?? ""), standIn(f.stand_in), h("span", { class: "push meters" }, meters.map((m, k) => [k > 0 && h("span", { class: k === meters.length - 1 ? "more" : "" }, " · "), m]))));
@@ -204,31 +204,38 @@ function watch(host, [run, chain, start], shell) {
       m.skeleton && h("pre", {}, m.skeleton), m.references.map((text) => h("pre", {}, text))));
   }
 
+  // Made once and changed in place, so that nobody's click is lost or word erased when the answer to a question comes.
+  const word = h("input", { name: "word", class: "word", placeholder: "a word to the model", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
+  const name = h("input", { name: "by", placeholder: "your name", "aria-label": "your name", value: localStorage.getItem(NAME) ?? "", maxlength: 80, autocomplete: "off" });
+  const pause = h("button", { type: "button", onclick: () => go(pause.name) }), halt = h("button", { type: "button", name: "stop", onclick: () => go("stop") }, "Stop after this", h("span", { class: "more" }, " episode")), over = h("a", { class: "button", name: "takeover" }, "Take over");
+  const speak = h("details", { class: "speaking", open: matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say", h("span", { class: "more" }, " something")), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word"); } }, word, h("button", { name: "say" }, "Say"))));
+  const notes = h("div", { class: "notes" }), refused = h("div", {});
+
+  async function go(what) {
+    localStorage.setItem(NAME, name.value);
+    document.activeElement?.blur(); // the room's keys are keys again
+    try {
+      await send("live/ask", { run, what, by: name.value || "studio", ...(what === "word" && { ...where, start: Number(where.start), words: word.value }) });
+      if (what === "word") word.value = "";
+      refused.replaceChildren();
+    } catch (error) {
+      return refused.replaceChildren(problem(error));
+    }
+    await drawControls();
+  }
+
   async function drawControls() {
-    if (controls.contains(document.activeElement) && document.activeElement.matches("input")) return;
-    asked = await ask("live/requests", { run, ...(where.start !== undefined && where)}).catch(() => ({}));
-    const wasOpen = controls.querySelector(".speaking")?.open;
-    const word = h("input", { name: "word", class: "word", placeholder: "a word to the model", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
-    const name = h("input", { name: "by", placeholder: "your name", "aria-label": "your name", value: localStorage.getItem(NAME) ?? "", maxlength: 80, autocomplete: "off" });
-    const go = (what) => async () => {
-      localStorage.setItem(NAME, name.value);
-      try {
-        const more = what === "word" ? { ...where, start: Number(where.start), words: word.value } : {};
-        document.activeElement?.blur();
-        await send("live/ask", { run, what, by: name.value || "studio", ...more });
-        await drawControls();
-      } catch (error) {
-        controls.append(problem(error));
-      }
-    };
-    const speak = h("details", { class: "speaking", open: wasOpen ?? matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say", h("span", { class: "more" }, " something")), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say"))));
+    asked = await ask("live/requests", { run, ...(where.start !== undefined && where) }).catch(() => asked);
     drawStanding();
-    buttons.replaceChildren(h("div", { class: "row" },
-      asked.pause ? h("button", { type: "button", name: "resume", onclick: go("resume") }, "Go on ", h("kbd", {}, "p")) : h("button", { type: "button", name: "pause", onclick: go("pause") }, "Pause ", h("kbd", {}, "p")),
-      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this", h("span", { class: "more" }, " episode")), where.start !== undefined && h("a", { class: "button", name: "takeover", href: path("drive", "takeover", run, where.chain, where.start) }, "Take over"), speak,
-      state.driven.map((d) => h("span", { class: "muted" }, `${d.by} drove ${count(d.steps, "step")}`)),
+    pause.name = asked.pause ? "resume" : "pause";
+    renew(pause, asked.pause ? "Go on " : "Pause ", h("kbd", {}, "p"));
+    halt.disabled = Boolean(asked.stop);
+    if (where.start !== undefined) over.href = path("drive", "takeover", run, where.chain, where.start);
+    over.hidden = where.start === undefined;
+    renew(notes, state.driven.map((d) => h("span", { class: "muted" }, `${d.by} drove ${count(d.steps, "step")}`)),
       asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`),
-      (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`))));
+      (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`)));
+    if (!controls.contains(pause)) controls.append(h("div", { class: "row" }, pause, halt, over, speak, notes), refused);
   }
 
   const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { const at = head.querySelector(".at"); if (at) at.textContent = state.step; for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, taken: () => { drawHead(); drawPlans(); }, returned: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
