@@ -71,6 +71,21 @@ def quiet(browser, address):
     assert all(url.startswith(ours) for url in browser.requests)
 
 
+def stand_still(browser):
+    """Pause the attempt that a page shows; one that ends before is let go, and the next one paused."""
+    shown = "document.querySelector('.next').innerText"
+    for _ in range(6):
+        browser.wait(f"!/is over|Waiting/.test({shown})")
+        browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
+        browser.click("[name=pause]")
+        none = "document.querySelector('.standing').innerText.includes('no attempt begins')"
+        browser.wait(f"{shown}.includes('Stands still') || {none}")
+        if not browser.ask(none):
+            return
+        browser.click("[name=resume]")
+    raise AssertionError("every attempt ended before it could be paused")
+
+
 def small_rig(folder: Path, size: str = "[320, 180]", fps: int = 20) -> str:
     """The simulated room on the real clock with small pictures: a processor draws them here."""
     files = Path(str(resources.files("capex.worlds.rigs") / "files"))

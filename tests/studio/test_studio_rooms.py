@@ -17,7 +17,7 @@ from capex.run.requests import requested
 from capex.run.steps import read_steps
 from capex.worlds.cache import Environments
 from studio_pages import browser as browser
-from studio_pages import quiet, running_campaign, serving
+from studio_pages import quiet, running_campaign, serving, stand_still
 
 WORDS = "Mind the mug, it is full."
 MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script>\x1b[31m\u202e'
@@ -48,12 +48,10 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
     out = tmp_path / "runs" / "live"
     with running_campaign(out) as campaign, serving(tmp_path / "runs") as address:
         browser.open(f"{address.url}#/live/live")
-        browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
-        browser.click("[name=pause]")
+        stand_still(browser)
         browser.wait("document.body.innerText.includes('asked for a pause')")
         assert requested(out, "pause")["by"] == "studio"
         (chain,) = (out / "chains").iterdir()
-        browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
         browser.ask("document.querySelector('[name=word]').focus()")
         browser.type(WORDS)
         browser.key("Enter")

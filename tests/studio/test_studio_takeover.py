@@ -25,7 +25,7 @@ from capex.run.live import read_events, under_way
 from capex.run.requests import driven, request, requested, withdraw
 from capex.run.store import Run
 from studio_pages import browser as browser
-from studio_pages import quiet, running_campaign, serving, small_rig
+from studio_pages import quiet, running_campaign, serving, small_rig, stand_still
 
 
 def tick(browser):
@@ -42,9 +42,7 @@ def test_a_running_attempt_is_taken_over_and_handed_back(browser, tmp_path):
     out = tmp_path / "runs" / "live"
     with running_campaign(out) as campaign, serving(tmp_path / "runs") as address:
         browser.open(f"{address.url}#/live/live")
-        browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
-        browser.click("[name=pause]")
-        browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
+        stand_still(browser)
         release = browser.press("[name=takeover]")
         asked = len(browser.requests)  # a slow finger: the page asks and is drawn anew meanwhile
         browser.wait("document.querySelector('.standing b') !== null")

@@ -25,7 +25,7 @@ async function list(host, shell) {
 }
 
 // What is known of the attempt, built from its events; every event leads to the same page, however late it was opened.
-const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], driven: [], now: null, step: 0, ended: null, tokens: null, usd: null, paused: false, driver: null });
+const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], driven: [], now: null, step: 0, ended: null, over: false, tokens: null, usd: null, paused: false, driver: null });
 
 function take(state, event) {
   const kinds = {
@@ -117,15 +117,17 @@ function watch(host, [run, chain, start], shell) {
     const meters = [d && `decision ${d.decision}`, d && ["step ", h("span", { class: "at" }, String(state.step)), ` of ${f.horizon} `, h("small", {}, "(", term("horizon"), ")")], h("span", { class: "more" }, `${total(state.tokens).toLocaleString("en")} tokens · `, money(state.usd, f.stand_in))].filter(Boolean);
     renew(head,
       h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
-      h("div", { class: "row title" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, [f.task ?? (chainWords(where.chain ?? "").task || run), where.start !== undefined && `start ${where.start}`].filter(Boolean).join(", ")), state.ended && outcome(state.ended.success), pill()),
+      h("div", { class: "row title" }, h("span", { class: `dot ${done() ? "" : "on"}` }), h("h1", {}, [f.task ?? (chainWords(where.chain ?? "").task || run), where.start !== undefined && `start ${where.start}`].filter(Boolean).join(", ")), state.ended && outcome(state.ended.success), pill()),
       h("div", { class: "row meta muted" }, h("span", {}, f.arm ?? ""), h("span", {}, modelName(f.model) ?? ""), standIn(f.stand_in), h("span", { class: "push meters" }, meters.map((m, k) => [k > 0 && h("span", { class: k === meters.length - 1 ? "more" : "" }, " · "), m]))));
   }
 
   const moving = () => state.plan && state.plan.current !== null;
+  const done = () => Boolean(state.ended) || state.over; // its last events may have gone unseen
 
   function pill() {
     const told = (kind, words) => h("span", { class: `phase ${kind}` }, words);
     if (state.ended) return state.ended.end !== "success" && told("", `ended: ${state.ended.end}`);
+    if (state.over) return told("", "over");
     if (state.driver) return told("paused", `${state.driver} drives`);
     if (state.paused) return told("paused", "stands still");
     return moving() ? told("simulating", "moving") : state.deciding && told("waiting", "the model thinks");
@@ -135,7 +137,7 @@ function watch(host, [run, chain, start], shell) {
   function drawStanding() {
     const pausing = moving() ? `Pausing: the robot moves until this plan ends, waypoint ${state.plan.current + 1} of ${state.plan.count}.` : `Pausing: the plan that the model thinks about is still carried out, then the robot stands still.`;
     const gone = state.paused && state.paused.gone;
-    const words = state.ended ? "" : gone && !state.driver && !asked.pause ? `The page of ${gone} is gone: this attempt alone stands still, ${state.paused.until ? `until ${new Date(1000 * state.paused.until).toLocaleTimeString()}; then the model goes on, unless somebody takes over.` : "until somebody takes it over, or presses Pause and then Go on."}` : !asked.pause ? "" : state.driver ? "Paused, but for whoever drives." : state.paused ? `Paused: the robot stands still since step ${state.step}.` : state.deciding ? pausing : "Paused: no attempt begins.";
+    const words = done() ? asked.pause && "Paused: no attempt begins." : gone && !state.driver && !asked.pause ? `The page of ${gone} is gone: this attempt alone stands still, ${state.paused.until ? `until ${new Date(1000 * state.paused.until).toLocaleTimeString()}; then the model goes on, unless somebody takes over.` : "until somebody takes it over, or presses Pause and then Go on."}` : !asked.pause ? "" : state.driver ? "Paused, but for whoever drives." : state.paused ? `Paused: the robot stands still since step ${state.step}.` : state.deciding ? pausing : "Paused: no attempt begins.";
     standing.replaceChildren(...[pill(), words && h("b", {}, words), words && asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause`)].filter(Boolean));
   }
 
@@ -179,11 +181,11 @@ function watch(host, [run, chain, start], shell) {
     for (const view of pictures.children) if (state.deciding) drawPlan(view);
     key.hidden = !state.deciding;
     if (state.plan) {
-      say.textContent = (!state.ended && sentence(state.plan, state.facts?.tau)) || "";
+      say.textContent = (!done() && sentence(state.plan, state.facts?.tau)) || "";
       table.replaceChildren(planTable(state.plan, state.facts?.tau, choose, `Plan of decision ${state.deciding?.decision}`));
     } else {
       const last = state.past.at(-1);
-      say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1} of its questions)` : ""}.${last ? ` Before: ${became(last.plan)}` : ""}` : "";
+      say.textContent = state.deciding && !done() ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1} of its questions)` : ""}.${last ? ` Before: ${became(last.plan)}` : ""}` : "";
       if (!state.deciding) table.replaceChildren();
     }
     if (state.driver) say.textContent = `${state.driver} drives, the model waits.`;
@@ -244,10 +246,14 @@ function watch(host, [run, chain, start], shell) {
     live(event) { take(state, event); redraw[event.event]?.(); },
     waiting({ whole }) {
       if (whole) location.replace(path("episode", run, chain, start));
+      else if (state.over) say.append(" Waiting for the next one.");
       else say.textContent = "Waiting for an attempt to begin.";
     },
     over({ whole, chain: of, start: index }) {
       const link = whole ? h("a", { href: path("episode", run, of, index) }, "Look at the whole episode.") : "It left no episode: it was cut off or invalid.";
+      state.over = true;
+      drawHead();
+      drawPlans();
       say.replaceChildren("The attempt is over. ", link);
     },
     failed({ error }) { say.textContent = error; },
