@@ -74,7 +74,7 @@ def quiet(browser, address):
 def stand_still(browser):
     """Pause the attempt that a page shows; one that ends before is let go, and the next one paused."""
     shown = "document.querySelector('.next').innerText"
-    for _ in range(6):
+    for _ in range(20):
         browser.wait(f"!/is over|Waiting/.test({shown})")
         browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
         browser.click("[name=pause]")

@@ -24,11 +24,11 @@ MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script>\x1b[31m\u202e'
 
 
 def dots(browser, camera):
-    """By waypoint, where its dot is drawn and whether it is hollow."""
-    found = browser.ask(
-        f"[...document.querySelectorAll('.view[data-camera=\"{camera}\"] .waypoint')].map(g => [+g.dataset.k, +g.querySelector('.dot').getAttribute('cx'), +g.querySelector('.dot').getAttribute('cy'), g.classList.contains('hollow')])"
-    )
-    return {k: ((x, y), hollow) for k, x, y, hollow in found}
+    """Which decision a page shows; by waypoint, where its dot is drawn and whether it is hollow."""
+    marks = f"[...document.querySelectorAll('.view[data-camera=\"{camera}\"] .waypoint')].map(g => [+g.dataset.k, +g.querySelector('.dot').getAttribute('cx'), +g.querySelector('.dot').getAttribute('cy'), g.classList.contains('hollow')])"
+    shown = f"(() => {{ const found = {marks}; return found.length && [{{...document.querySelector('.pictures').dataset}}, found]; }})()"
+    where, found = browser.wait(shown)
+    return where, {k: ((x, y), hollow) for k, x, y, hollow in found}
 
 
 def drawn_by_the_report(episode, decision, camera, width):
@@ -60,11 +60,7 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
         browser.wait("!document.body.innerText.includes('asked for a pause')")
         assert requested(out, "pause") is None
         browser.wait("/told at decision|is over/.test(document.body.innerText)")
-        browser.wait("document.querySelectorAll('.view .waypoint').length > 0")
-        seen = (
-            browser.ask("({...document.querySelector('.pictures').dataset})"),
-            dots(browser, "left"),
-        )
+        where, drawn = dots(browser, "left")
         assert browser.ask(
             "[...document.querySelectorAll('.view img')].every(i => i.naturalWidth === 512)"
         )
@@ -85,7 +81,6 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
     assert [row.start for row in unaided.invalid if row.error == SPOKEN_TO] == [spoken.index]
     assert not [r.difference for r in replay(out) if r.path == spoken.path and r.difference]
     assert not list(chain.rglob(LIVE_FOLDER))  # nothing of it stays
-    where, drawn = seen
     episode = chain / "episodes" / f"{int(where['start']):04d}"
     marks, turn = drawn_by_the_report(episode, int(where["decision"]), "left", 512)
     assert set(drawn) == set(marks)
