@@ -75,8 +75,8 @@ def stand_still(browser):
     """Pause the attempt that a page shows; one that ends before is let go, and the next one paused."""
     shown = "document.querySelector('.next').innerText"
     for _ in range(20):
-        browser.wait(f"!/is over|Waiting/.test({shown})")
-        browser.wait("document.querySelectorAll('.view .waypoint').length > 2")
+        runs = f"!/is over|Waiting/.test({shown})"
+        browser.wait(f"document.querySelectorAll('.view .waypoint').length > 2 && {runs}")
         browser.click("[name=pause]")
         none = "document.querySelector('.standing').innerText.includes('no attempt begins')"
         browser.wait(f"{shown}.includes('Stands still') || {none}")
