@@ -22,7 +22,6 @@ from capex.worlds.kitchen.tip_control import GAINS, TipGains
 from capex.worlds.rigs.room.arm import (
     CONTROL_STEPS,
     GRIP_M_S,
-    MAX_OPENING_M,
     REFLEX,
     STEP_S,
     SimulatedArm,
@@ -36,6 +35,7 @@ DEAD_BAND = np.array([1e-4] * 3 + [1e-2] * 3)  # m; of half the angle it is 5e-3
 # weighs: chosen so that a step of 2 cm falls 10-20 % short, as users of Deoxys report.
 FRICTION_NM = np.array([0.9, 0.9, 0.9, 0.9, 0.35, 0.35, 0.35])
 BRACKET_N = 1.5
+HOMED_M = 0.079  # what homing found for the hand's largest width: no hand opens to 0.08 exactly
 TICK_S = CONTROL_STEPS * STEP_S
 
 
@@ -67,6 +67,7 @@ class DeoxysBox(SimulatedArm):
     """
 
     reflex_n = REFLEX_N
+    max_opening_m = HOMED_M
 
     def __init__(
         self,
@@ -180,7 +181,7 @@ class DeoxysBox(SimulatedArm):
         """Towards a width, no faster than the hand can."""
         if math.isfinite(width_m) and speed_m_s > 0.0:
             self._grip_m_s = min(speed_m_s, GRIP_M_S)
-            self._grip_goal_m = min(MAX_OPENING_M, max(0.0, width_m))
+            self._grip_goal_m = min(HOMED_M, max(0.0, width_m))
 
     def fingers_stop(self) -> None:
         """Stay at the width that they have."""

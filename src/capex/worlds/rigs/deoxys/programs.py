@@ -22,9 +22,16 @@ import numpy as np
 
 from capex.pose import Pose, rotation_matrix
 from capex.worlds.rigs.deoxys import messages as wire
-from capex.worlds.rigs.deoxys.box import POLICY_S, TICK_S, DeoxysBox, PoseOrder, gains_of
+from capex.worlds.rigs.deoxys.box import (
+    HOMED_M,
+    POLICY_S,
+    TICK_S,
+    DeoxysBox,
+    PoseOrder,
+    gains_of,
+)
 from capex.worlds.rigs.deoxys.states import gripper_state, robot_state
-from capex.worlds.rigs.room.arm import GRIP_M_S, MAX_OPENING_M
+from capex.worlds.rigs.room.arm import GRIP_M_S
 from capex.worlds.rigs.room.physics import StateMessage
 
 POLL_TICKS = round(POLICY_S / TICK_S)
@@ -223,6 +230,8 @@ class GripperProgram:
         command = self._command
         if isinstance(command, wire.StopMessage):
             self._home()
+        elif isinstance(command, wire.MoveMessage) and command.width > HOMED_M:
+            self.exit()  # libfranka's CommandException, which nothing there catches
         elif isinstance(command, wire.MoveMessage):
             self._begin(command.width, command.speed, grasps=False)
         elif isinstance(command, wire.GraspMessage):
@@ -234,7 +243,7 @@ class GripperProgram:
             self._executing = False
 
     def _home(self) -> None:
-        self._begin(MAX_OPENING_M, GRIP_M_S, grasps=False)
+        self._begin(HOMED_M, GRIP_M_S, grasps=False)
 
     def _begin(self, width_m: float, speed_m_s: float, *, grasps: bool) -> None:
         self._busy, self._grasps, self.grasped = True, grasps, False

@@ -1,4 +1,10 @@
-"""The states that the twin's programs publish. Fields that nobody measures here stay empty."""
+"""The states that the twin's programs publish, with the errors of a real Panda's numbers. Fields
+that nobody measures here stay empty.
+
+Desk prints the end effector's rotation with four digits, so that O_T_EE is orthonormal to 2e-5 only.
+The external force has a bias in free air: the bracket of a wrist camera that nobody entered, and an
+error of the robot's model that varies with the joints. It is noisy.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,19 @@ import numpy as np
 
 from capex.pose import Array, Pose
 from capex.worlds.rigs.deoxys import messages as wire
-from capex.worlds.rigs.deoxys.box import DeoxysBox
+from capex.worlds.rigs.deoxys.box import HOMED_M, DeoxysBox
 from capex.worlds.rigs.franka_tip import HAND
-from capex.worlds.rigs.room.arm import MAX_OPENING_M, REFLEX, USER_STOP
+from capex.worlds.rigs.room.arm import REFLEX, USER_STOP
 from capex.worlds.rigs.room.physics import StateMessage
 
 MODES = {REFLEX: wire.REFLEX, USER_STOP: wire.USER_STOPPED}
 WARM_C = 30
+PRINTED_HAND = Pose(
+    HAND.position_m, np.array([[0.7071, 0.7071, 0.0], [-0.7071, 0.7071, 0.0], [0.0, 0.0, 1.0]])
+)
+BIAS_N = np.array([2.0, -1.5, 5.45])  # 6 N, in libfranka's sign
+MODEL_ERROR_N, NOISE_N = 1.0, 0.3
+_SPREAD = np.array([12.9898, 78.233, 37.719])  # any three that share no period
 
 
 def robot_state(seen: StateMessage, box: DeoxysBox, controls: bool) -> Any:
@@ -23,14 +35,14 @@ def robot_state(seen: StateMessage, box: DeoxysBox, controls: bool) -> Any:
     """
     position_m, rotation, joints, _, force_n = seen.values
     message = wire.RobotStateMessage(
-        O_T_EE=_columns(Pose(position_m, rotation)),
-        O_T_EE_d=_columns(box.goal),
-        F_T_EE=_columns(HAND),
+        O_T_EE=_columns(_as_printed(Pose(position_m, rotation))),
+        O_T_EE_d=_columns(_as_printed(box.goal)),
+        F_T_EE=_columns(PRINTED_HAND),
         EE_T_K=_columns(Pose(np.zeros(3), np.eye(3))),
         q=joints.tolist(),
         q_d=joints.tolist(),
         dq=box.joint_speeds_rad_s.tolist(),
-        O_F_ext_hat_K=[*(-force_n).tolist(), 0.0, 0.0, 0.0],
+        O_F_ext_hat_K=[*(_free_air_n(joints, seen.number) - force_n).tolist(), 0.0, 0.0, 0.0],
         robot_mode=MODES.get(seen.error, wire.MOVE if controls else wire.IDLE),
         control_command_success_rate=1.0 if controls else 0.0,
     )
@@ -43,10 +55,21 @@ def robot_state(seen: StateMessage, box: DeoxysBox, controls: bool) -> Any:
 def gripper_state(width_m: float, grasped: bool, now_s: float) -> bytes:
     """A hand's state."""
     message = wire.GripperStateMessage(
-        width=width_m, max_width=MAX_OPENING_M, is_grasped=grasped, temperature=WARM_C
+        width=width_m, max_width=HOMED_M, is_grasped=grasped, temperature=WARM_C
     )
     _set_time(message.time, now_s)
     return bytes(message.SerializeToString())
+
+
+def _as_printed(tip: Pose) -> Pose:
+    """The flange is known exactly, the hand on it with four digits."""
+    return Pose(tip.position_m, tip.rotation @ HAND.rotation.T @ PRINTED_HAND.rotation)
+
+
+def _free_air_n(joints_rad: Array, number: int) -> Array:
+    """What is measured while nothing touches the arm; repeats with the count of the state."""
+    model_n = MODEL_ERROR_N * np.sin(2.0 * joints_rad[[1, 3, 5]])
+    return np.asarray(BIAS_N + model_n + NOISE_N * np.sin(_SPREAD * number))
 
 
 def _set_time(duration: Any, now_s: float) -> None:

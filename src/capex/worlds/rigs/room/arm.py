@@ -36,6 +36,7 @@ class SimulatedArm:
     """One arm with its gripper in one simulation. Times are those of the room's clock."""
 
     reflex_n = REFLEX_N
+    max_opening_m = MAX_OPENING_M
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
         self._model, self._data = model, data
@@ -50,7 +51,7 @@ class SimulatedArm:
         self.error = ""
         self._heard_s: float | None = None  # the watchdog begins with the first command
         self._braked = False
-        self._opening_m = self._grip_goal_m = MAX_OPENING_M
+        self._opening_m = self._grip_goal_m = self.max_opening_m
         self._grip_m_s = GRIP_M_S
         self._force_n: Array = np.zeros(3)
         self._felt_n: Array = np.zeros(3)  # summed since the last estimate, world frame
@@ -62,7 +63,7 @@ class SimulatedArm:
         """
         mujoco.mj_forward(self._model, self._data)
         self.error, self._braked, self._heard_s = "", False, None
-        self._opening_m = self._grip_goal_m = MAX_OPENING_M
+        self._opening_m = self._grip_goal_m = self.max_opening_m
         self._control.reset(self._data)
         home = self._control.goal_position_m.copy()
         for _ in range(round(seconds / (CONTROL_STEPS * STEP_S))):
@@ -106,7 +107,7 @@ class SimulatedArm:
         """Move the fingers towards an opening, at their own speed."""
         self._heard_s = now_s
         if math.isfinite(opening_m) and not self.error:
-            self._grip_goal_m = min(MAX_OPENING_M, max(0.0, opening_m))
+            self._grip_goal_m = min(self.max_opening_m, max(0.0, opening_m))
 
     def brake(self, error: str = "") -> None:
         """Stop where it is; with an error until `recover`, without one until the next goal."""
