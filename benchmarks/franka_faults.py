@@ -130,12 +130,12 @@ def provoke(at: Twin, kind: str) -> tuple[str, str, str]:
 def _recover(at: Twin) -> str:
     begun_s = at.hand.now_s()
     try:
-        at.arm.recover()
+        at.arm.recover(confirmed=False)
     except RigFault as error:
         refused = f"after {at.hand.now_s() - begun_s:.1f} s: {error}"
         at.hand.mend()
         begun_s = at.hand.now_s()
-        at.arm.recover()
+        at.arm.recover(confirmed=True)
         return f"{refused}; mended by a person: holds {at.hand.now_s() - begun_s:.1f} s later"
     return f"recover: holds {at.hand.now_s() - begun_s:.1f} s later"
 

@@ -108,7 +108,14 @@ class PhysicsDiverged(CapexError):
 class RigFault(CapexError):
     """A rig cannot go on: an arm or a camera is lost, an e-stop is pressed, a robot refuses. The
     arms hold; an attempt under way is invalid, never a failure of the model.
+
+    Args:
+        not_home: whether an arm stands where it cannot find home by itself.
     """
+
+    def __init__(self, message: str, *, not_home: bool = False):
+        super().__init__(message)
+        self.not_home = not_home
 
 
 def closest_first(given: str, valid: Iterable[str]) -> list[str]:

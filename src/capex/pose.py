@@ -113,6 +113,14 @@ def wrap(angle_rad: float) -> float:
     return math.atan2(math.sin(angle_rad), math.cos(angle_rad))
 
 
+def nearest_rotation(matrix: Array) -> Array:
+    """The rotation (3,3) nearest to a measured matrix (3,3): U V^T of its decomposition U S V^T."""
+    u, _, vt = np.linalg.svd(matrix)
+    if np.linalg.det(u @ vt) < 0.0:  # a mirror image: turn the axis that fits least
+        u[:, 2] = -u[:, 2]
+    return np.asarray(u @ vt)
+
+
 def rotation_vector(R: Array) -> Array:
     """Axis times angle of a rotation matrix, angle in [0, pi]."""
     v = np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])

@@ -184,7 +184,7 @@ def test_silence_brakes_the_arm_until_it_recovers(visit: Visit):
     assert reading.error == "watchdog"
     ignored = visit.move((0.0, 0.02, 0.0), 5).T_mount_tip.position_m
     assert ignored == pytest.approx(reading.T_mount_tip.position_m, abs=2e-3)
-    visit.arm.recover()
+    visit.arm.recover(confirmed=False)
     assert not visit.arm.read().error
     assert visit.move((0.0, 0.02, 0.0), 8).T_mount_tip.position_m[1] > ignored[1] + 0.05
 
@@ -193,12 +193,12 @@ def test_a_reflex_is_cleared_by_a_program_and_an_e_stop_by_a_person(visit: Visit
     visit.hand.fault("reflex", at_tick=3)
     errors = [visit.move((0.005, 0.0, 0.0), 1).error for _ in range(4)]
     assert errors == ["", "", "reflex", "reflex"]
-    visit.arm.recover()
+    visit.arm.recover(confirmed=False)
     assert not visit.tick().error
     visit.hand.fault("e-stop")
     assert visit.tick().error == "user stop"
     with pytest.raises(RigFault, match=r"user stop.*a person"):
-        visit.arm.recover()
+        visit.arm.recover(confirmed=False)
     visit.hand.mend()
     assert not visit.arm.read().error
     visit.hand.fault("e-stop", duration_s=0.1)
@@ -209,7 +209,7 @@ def test_goals_that_are_no_goals_are_refused_and_counted_by_the_robot(visit: Vis
     counted, at = len(visit.hand.goals()), visit.arm.read().T_mount_tip
     for far in (np.array([0.5, 0.0, 0.0]), np.array([np.nan, 0.0, 0.0])):
         assert visit.tick(Pose(at.position_m + far, at.rotation)).error == "reflex"
-        visit.arm.recover()
+        visit.arm.recover(confirmed=False)
     still = visit.tick().T_mount_tip.position_m
     assert still == pytest.approx(at.position_m, abs=0.005)
     goals = visit.hand.goals()[counted:]
@@ -236,7 +236,7 @@ def test_a_dropped_connection_is_told_and_made_again(visit: Visit):
     visit.hand.fault("dropped-connection")
     with pytest.raises(RigFault, match="arm 'arm' is lost"):
         visit.tick()
-    visit.arm.recover()
+    visit.arm.recover(confirmed=False)
     assert visit.move((0.01, 0.0, 0.0), 2).error == ""
 
 

@@ -107,12 +107,11 @@ def recovered(
     env: Env, operator: Operator | None, fault: RigFault, check: Callable[[], None]
 ) -> bool:
     """Whether the rig is fine again: somebody says so, and nothing contradicts."""
-    reason = str(fault)
     with contextlib.suppress(Stopped, OperatorLeft):
-        while operator is not None and operator.recover(reason, check):
+        while operator is not None and operator.recover(fault, check):
             try:
                 recover(env)
                 return True
             except RigFault as again:
-                reason = str(again)
+                fault = again
     return False

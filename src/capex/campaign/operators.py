@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from capex.errors import RigFault
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
@@ -69,8 +70,8 @@ class Operator(Protocol):
     def attend(self, env: Env) -> AbstractContextManager[Callable[[], bool]]:
         """While an attempt runs: gives whether the operator wants it to end now."""
 
-    def recover(self, reason: str, check: Callable[[], None]) -> bool:
-        """The rig stopped for this reason; whether it is fine again. False ends the campaign."""
+    def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
+        """The rig stopped; whether it is fine again. False ends the campaign."""
 
     def judge(self, question: Question) -> Verdict | None:
         """The verdict on an attempt; None: later."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from capex.campaign.arranging import exterior_images, match_view, scene_name
 from capex.campaign.operators import Question, Standby, never_ends
+from capex.errors import RigFault
 from capex.run.arrangements import Arrangement, Match
 from capex.run.requests import take_ready
 from capex.run.verdicts import Verdict
@@ -42,7 +43,7 @@ class PageOperator:
 
     attend = staticmethod(never_ends)
 
-    def recover(self, reason: str, check: Callable[[], None]) -> bool:
+    def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
         """A rig that stopped is looked at by its side, not from a page."""
         return False
 

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from capex.campaign.operators import Question, Standby, never_ends
-from capex.errors import CapexError
+from capex.errors import CapexError, RigFault
 from capex.run.arrangements import Arrangement, Match, made_by
 from capex.run.files import now
 from capex.run.verdicts import BROKEN, Verdict, Word
 from capex.worlds import Env, Start
-from capex.worlds.rigs.keeper import NOT_HOME
 
 NAME = "scripted operator (stand-in)"
 RECOVERIES = 5  # faults in a row that are cleared without a person, before the campaign stops
@@ -64,7 +63,7 @@ class ScriptedOperator:
         rule = "" if achieved else next((r for r in question.rules if BROKEN + r in words), "")
         return Verdict(word, self.name, now(), rule and BROKEN + rule, words or word)
 
-    def recover(self, reason: str, check: Callable[[], None]) -> bool:
+    def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
         """Mend what the room let go wrong, a few times; an arm that does not find home is taken
         there by hand.
         """
@@ -74,6 +73,6 @@ class ScriptedOperator:
             return False
         if self._hand is not None:
             self._hand.mend()
-            if NOT_HOME in reason and self._scene is not None:
+            if fault.not_home and self._scene is not None:
                 self._hand.arrange(*self._scene)
         return True

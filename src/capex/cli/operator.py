@@ -15,6 +15,7 @@ from capex.cli.arranging import TerminalArranger
 from capex.cli.keys import Keys
 from capex.cli.progress import paused
 from capex.cli.verdicts import TerminalJudge
+from capex.errors import RigFault
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
@@ -80,9 +81,9 @@ class TerminalOperator:
         """The verdict on an attempt; None: later."""
         return self.judging.judge(question)
 
-    def recover(self, reason: str, check: Callable[[], None]) -> bool:
+    def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
         """Whether the person says that the rig is fine again."""
-        return self._arranging.recover(reason, check)
+        return self._arranging.recover(str(fault), check)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 checks on its own side that every goal keeps the policy that it was told.
 
 It logs each call as a line of JSON. Files in the folder `control` make it misbehave: `error` (its
-text is the error), `force` (three numbers), `freeze` (the state stops), `lost` (no connection).
+text is an `ArmStatus`), `force` (three numbers), `freeze` (the state stops), `lost` (no connection).
 Its joints are its tip's coordinates: a joint limit is a plane.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from capex.errors import RigFault
 from capex.pose import DOWN, Pose, angle_between, rotation_matrix, rotation_vector
-from capex.worlds.rigs.drivers import ArmFacts, ArmReading
+from capex.worlds.rigs.drivers import ArmFacts, ArmReading, ArmStatus
 
 HAND_M = 0.15
 
@@ -104,8 +104,15 @@ class LaggingArm:
         self.advance()
         force = tuple(float(n) for n in (self.told("force") or "0 0 0").split())
         joints = tuple(float(c) for c in self.tip.position_m)
+        # As far from a rotation as what robots print with four digits: R^T R - I = -2e-5.
+        rounded = Pose(self.tip.position_m, (1.0 - 1e-5) * self.tip.rotation)
         reading = ArmReading(
-            self.tip, joints, self.opening_m, self.now_s() - 7.0, force, self.told("error") or ""
+            rounded if self.options.get("rounds") else self.tip,
+            joints,
+            self.opening_m,
+            self.now_s() - 7.0,
+            force,
+            ArmStatus(self.told("error") or "ready"),
         )
         if self.told("freeze") is None:
             self.frozen = reading
@@ -193,9 +200,9 @@ class LaggingArm:
         self.goal, self.last = self.braked, None
         self.note("stop")
 
-    def recover(self) -> None:
-        self.note("recover")
-        if "user" in (error := self.told("error") or ""):
+    def recover(self, *, confirmed: bool) -> None:
+        self.note("recover", confirmed=confirmed)
+        if (error := self.told("error")) == ArmStatus.USER_STOP:
             raise RigFault(f"the arm '{self.name}' stays in the error '{error}'")
         (Path(self.options["control"]) / "error").unlink(missing_ok=True)
         self.goal, self.last = self.braked, None

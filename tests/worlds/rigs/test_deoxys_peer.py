@@ -179,7 +179,7 @@ def test_on_the_real_clock_a_program_that_ends_closes_its_sockets_and_comes_back
             arm.hold()
             time.sleep(0.02)
         assert "franka-interface" in error
-        arm.recover()
+        arm.recover(confirmed=True)
         assert not arm.read().error
         arm.close()
         hand.close()

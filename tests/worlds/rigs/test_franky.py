@@ -1,21 +1,23 @@
-"""The franky driver as far as it goes without franky: its options, its sentences, the tip."""
+"""The franky driver without a robot: options, sentences, and its calls at `soft_franky`."""
 
 from __future__ import annotations
 
 import socket
 import sys
+import time
 
 import numpy as np
 import pytest
+import soft_franky
 
 from capex.errors import CapexError, RigFault
 from capex.pose import DOWN, Pose
 from capex.worlds.kitchen import panda
+from capex.worlds.rigs.drivers import ArmStatus
 from capex.worlds.rigs.franka_tip import JOINT_LIMITS_RAD, force_on_arm_n, pose_of, require_hand
 from capex.worlds.rigs.franky import FrankyArm
 from capex.worlds.rigs.franky_options import read_options
-from capex.worlds.rigs.franky_words import error_words, why_not_connected
-from capex.worlds.rigs.keeper import BY_PERSON
+from capex.worlds.rigs.franky_words import why_not_connected
 
 ARM = "the arm 'arm' at 172.16.0.2"
 
@@ -68,21 +70,98 @@ def test_why_an_arm_cannot_be_reached(kind, said, sentence):
         raise RigFault(why_not_connected(kind, said, ARM))
 
 
-def test_errors_in_words():
-    assert error_words("Move", []) == error_words("Idle", []) == ""
-    assert error_words("Reflex", ["cartesian_reflex"]) == "reflex: cartesian_reflex"
-    said = "libfranka: Move command aborted: motion aborted by reflex! []\ncontrol_command_success_rate: 0.9"
-    assert (
-        error_words("Reflex", [said]) == "reflex: Move command aborted: motion aborted by reflex!"
-    )
-    by_person = [
-        error_words("UserStopped", []),
-        error_words("Guiding", []),
-        error_words("Reflex", ["Move command aborted: User Stop pressed!"]),
-    ]
-    assert all(BY_PERSON.search(words) for words in by_person)
-    assert not BY_PERSON.search(error_words("Reflex", ["joint_velocity_violation"]))
-    assert "unlock the joints" in error_words("Other", [])
+def reading_after(robot, arm, error, mode="Idle", *errors):
+    robot.end(error, mode, *errors)
+    return arm.read()
+
+
+@pytest.fixture
+def arm(monkeypatch):
+    """A driver at a robot with a real Panda's numbers, in a motion."""
+    monkeypatch.setitem(sys.modules, "franky", soft_franky.module())
+    monkeypatch.setattr(FrankyArm, "_look", lambda *_: None)
+    monkeypatch.setattr(soft_franky.Gripper, "refuses", 0)
+    options = {"address": "127.0.0.1", "robot": "panda", "realtime": "ignore"}
+    made = FrankyArm(options, "arm")
+    made.facts = made.connect()
+    yield made
+    made.close()
+
+
+def test_a_pandas_pose_is_made_a_rotation_before_it_becomes_a_goal(arm):
+    robot = soft_franky.Robot.made[-1]
+    tip = arm.read().T_mount_tip
+    np.testing.assert_allclose(tip.rotation @ tip.rotation.T, np.eye(3), atol=1e-12)
+    arm.command(Pose(tip.position_m + np.array([0.0, 0.0, 0.01]), tip.rotation))
+    (motion,) = robot.motions
+    assert motion.target[2, 3] == pytest.approx(0.39)
+    assert motion.reactions == 1
+    lower, upper = np.array(JOINT_LIMITS_RAD["panda"]).T
+    np.testing.assert_array_equal(motion.params["lower_joint_limits"], lower)
+    np.testing.assert_array_equal(motion.params["upper_joint_limits"], upper)
+    arm.stop()
+    assert motion.target[2, 3] == pytest.approx(0.38)
+    with pytest.raises(RigFault, match=r"refuses a goal: target must have an orthonormal"):
+        arm.command(Pose(tip.position_m, 1.001 * tip.rotation))
+
+
+@pytest.mark.parametrize(
+    ("mode", "errors", "status"),
+    [
+        ("Reflex", (), ArmStatus.REFLEX),
+        ("Idle", ("cartesian_reflex",), ArmStatus.REFLEX),  # cleared by another, but it says so
+        ("UserStopped", (), ArmStatus.USER_STOP),
+        ("Guiding", (), ArmStatus.USER_STOP),
+        ("Idle", (), ArmStatus.UNEXPLAINED),  # a stop that was pressed and released
+        ("Other", (), ArmStatus.NOT_READY),
+    ],
+)
+def test_what_ended_a_motion_is_told_by_the_robots_state_alone(arm, mode, errors, status):
+    arm.command(arm.read().T_mount_tip)
+    robot = soft_franky.Robot.made[-1]
+    error = soft_franky.ControlException("libfranka: motion aborted by reflex! []\nlog: reflex")
+    reading = reading_after(robot, arm, error, mode, *errors)
+    assert reading.status is status
+    assert "log" not in reading.error
+    arm.command(reading.T_mount_tip)
+    assert len(robot.motions) == 1  # nothing moves until it was recovered
+    arm.recover(confirmed=status.needs_person)
+    assert arm.read().status is ArmStatus.READY
+    arm.command(reading.T_mount_tip)
+    assert len(robot.motions) == 2
+
+
+def test_errors_of_an_earlier_motion_prove_nothing(arm):
+    robot = soft_franky.Robot.made[-1]
+    error = soft_franky.ControlException("libfranka: Move command aborted")
+    for status in (ArmStatus.REFLEX, ArmStatus.UNEXPLAINED):
+        arm.command(arm.read().T_mount_tip)
+        assert reading_after(robot, arm, error, "Idle", "cartesian_reflex").status is status
+        arm.recover(confirmed=True)
+
+
+def until(holds):
+    end_s = time.monotonic() + 20.0
+    while not holds() and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert holds()
+
+
+def test_a_hand_opens_as_far_as_it_was_homed_and_survives_refusals(arm):
+    assert arm.facts.max_opening_m == 0.079
+    hand = soft_franky.Gripper.made[-1]
+    arm.grip(0.0)
+    until(lambda: arm.read().opening_m == 0.0)
+    soft_franky.Gripper.refuses = 2
+    arm.grip(0.08)
+    until(lambda: arm.read().opening_m == 0.079)
+    assert hand.asked_m == [0.0, 0.079, 0.079, 0.079]
+
+
+def test_a_hand_that_was_not_homed_is_refused(arm, monkeypatch):
+    monkeypatch.setattr(soft_franky.Gripper, "max_width_m", 0.0)
+    with pytest.raises(RigFault, match="opens to 0 m: it has not been homed"):
+        FrankyArm({"address": "127.0.0.1", "realtime": "ignore"}, "arm").connect()
 
 
 def test_options_are_checked():

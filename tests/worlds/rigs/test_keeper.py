@@ -114,6 +114,48 @@ def test_forces_are_contact_and_above_the_latch_a_stop(tmp_path):
         assert [c["call"] for c in calls(tmp_path)].count("stop") == 2
 
 
+def test_a_rotation_that_is_rounded_is_made_one_before_goals_are_built_from_it(tmp_path):
+    with opened(rig_of(tmp_path, rounds=True)) as link:
+        reading, notes = go(link, (0.4, 0.05, 0.3))
+        tip = reading.arms["arm"].T_base_tip
+        assert not notes
+        assert tip.position_m[1] == pytest.approx(0.05, abs=0.003)
+        assert np.abs(tip.rotation @ tip.rotation.T - np.eye(3)).max() < 1e-12
+
+
+def test_a_bias_of_the_force_is_tared_at_home_and_is_no_contact(tmp_path):
+    force = tmp_path / "arm" / "force"
+    force.parent.mkdir(exist_ok=True)
+    force.write_text("0 0 -6")
+    with opened(rig_of(tmp_path)) as link:
+        assert link.read().arms["arm"].hand_contacts  # the lagging arm's threshold is 5 N
+        reading = link.home()
+        assert not reading.arms["arm"].hand_contacts
+        assert reading.force_n["arm"] == pytest.approx((0.0, 0.0, 0.0))
+        force.write_text("0 0 2")  # 8 N more than in free air
+        assert link.tick(Command({})).arms["arm"].hand_contacts
+        with pytest.raises(RigFault, match=r"the force it measures has changed by 8.0 N since"):
+            link.home()
+        with pytest.raises(RigFault, match="has changed by"):
+            link.tick(Command({}))
+        link.clear()  # a person has looked
+        assert not link.home().arms["arm"].hand_contacts
+        force.write_text("0 0 13")
+        with pytest.raises(RigFault, match=r"it measures 13.0 N, more than 12 N.* its load"):
+            link.home()
+
+
+def test_a_hand_that_holds_something_is_not_tared(tmp_path):
+    force = tmp_path / "arm" / "force"
+    with opened(rig_of(tmp_path, thing_m=0.03)) as link:
+        for _ in range(15):
+            link.tick(Command({"arm": ArmCommand(gripper=1.0)}))
+        force.write_text("0 0 -4")  # its weight
+        reading = link.tare()
+        assert reading.arms["arm"].held
+        assert reading.force_n["arm"] == (0.0, 0.0, -4.0)
+
+
 def test_an_error_is_recovered_once_and_a_users_stop_waits_for_a_person(tmp_path):
     error, step = tmp_path / "arm" / "error", Command({"arm": ArmCommand((0.01, 0.0, 0.0))})
     with opened(rig_of(tmp_path)) as link:

@@ -97,9 +97,9 @@ def _require_step(t: WorldTrial, arm: ArmSpec, axis: int, sign: float) -> None:
     require(_size(moved) >= 0.02, only)
     along = sign * float(moved[axis]) / _size(moved)
     cosine = f"the cosine with that axis is {along:.2f}, it must exceed 0.9"
-    require(along > 0.9, f"{what} moved the tip by {_cm(moved)}; {cosine}")
+    require(along > 0.9, f"{what} moved the tip by {_cm(moved)}; {cosine}{_touching(t)}")
     kept = f"{what} turned the hand by {turned:.2f} rad; it must keep its orientation"
-    require(turned < 0.2, kept)
+    require(turned < 0.2, f"{kept}{_touching(t)}")
 
 
 def _require_turn(t: WorldTrial, arm: ArmSpec, sign: float) -> None:
@@ -115,11 +115,13 @@ def _require_turn(t: WorldTrial, arm: ArmSpec, sign: float) -> None:
     moved = t.tip(arm.name).position_m - begun.position_m
     what = f"{arm.name}: turns about {'+' if sign > 0 else '-'}z"
     angle = _size(turned)
-    require(angle >= 0.1, f"{what} turned the hand by only {angle:.2f} rad in a second")
+    only = f"{what} turned the hand by only {angle:.2f} rad in a second{_touching(t)}"
+    require(angle >= 0.1, only)
     axis = np.round(turned / angle, 2).tolist()
     along = sign * float(turned[2]) / angle
-    require(along > 0.9, f"{what} turned it about {axis} (base frame)")
-    require(_size(moved) < 0.03, f"{what} moved the tip by {_cm(moved)}; it must stay within 3 cm")
+    require(along > 0.9, f"{what} turned it about {axis} (base frame){_touching(t)}")
+    stays = f"{what} moved the tip by {_cm(moved)}; it must stay within 3 cm{_touching(t)}"
+    require(_size(moved) < 0.03, stays)
 
 
 def _require_gripper(t: WorldTrial, arm: ArmSpec) -> None:
@@ -221,7 +223,7 @@ def _touching(t: WorldTrial) -> str:
     if robot.stopped or robot.guard:
         return f"; the guard: {robot.stopped or ', '.join(robot.guard)}"
     contacts = robot.contacts.union(*(arm.hand_contacts for arm in robot.arms.values()))
-    things = sorted({c.thing or "something" for c in contacts})
+    things = sorted({c.thing or "something, by the force that it measures" for c in contacts})
     return f"; it touches {', '.join(things)}" if things else ""
 
 

@@ -80,8 +80,12 @@ class KeeperLink:
         return self._measured("settle", patience_s=ANSWER_S + self._rig.settle_at_most_s)
 
     def home(self) -> RigReading:
-        """Every arm to its home pose."""
+        """Every arm to its home pose, its force sensing tared there."""
         return self._measured("home", patience_s=HOME_S)
+
+    def tare(self) -> RigReading:
+        """Take the present forces of arms with free fingers for their bias."""
+        return self._measured("tare")
 
     def stop(self) -> None:
         """E-stop: nobody waits for an answer."""
@@ -141,7 +145,7 @@ class KeeperLink:
         except (EOFError, OSError):
             raise self._lost() from None
         if kind == "fault":
-            raise RigFault(value)
+            raise value
         if kind == "refused":
             raise CapexError(value)
         return value

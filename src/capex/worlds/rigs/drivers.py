@@ -11,6 +11,7 @@ import importlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,18 +67,46 @@ class ArmFacts:
     max_opening_m: float
     senses_force: bool  # whether `ArmReading.force_n` is measured
     when_we_die: str  # one sentence: what the arm does when this process ends without a word
+    # An external force above it is contact where the rig file says no other: what the robot
+    # measures in free air, once its bias is subtracted, must stay below.
+    contact_n: float = 5.0
+
+
+class ArmStatus(StrEnum):
+    """Whether an arm may move, or what stopped it."""
+
+    READY = "ready"
+    REFLEX = "reflex"  # the robot stopped itself, and its state says so
+    FAULT = "fault"  # another error that a program may try to clear
+    USER_STOP = "user stop"  # a person stopped it, or guides it by hand
+    NOT_READY = "not ready"  # locked joints, an interface that is off
+    UNEXPLAINED = "unexplained stop"  # nothing shows why it stopped: it may have been a person
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a person must say that the arm may move again."""
+        return self in (ArmStatus.USER_STOP, ArmStatus.NOT_READY, ArmStatus.UNEXPLAINED)
 
 
 @dataclass(frozen=True)
 class ArmReading:
     """What an arm measured last. Freshness is judged by `time_s`, the robot's own clock."""
 
-    T_mount_tip: Pose
+    T_mount_tip: Pose  # its rotation may be a little off one, as robots round it
     joints_rad: tuple[float, ...]
     opening_m: float
     time_s: float
     force_n: tuple[float, float, float] | None = None  # external, at the tip, frame of the mount
-    error: str = ""  # why the arm does not move: a reflex, a user stop; empty while it may
+    status: ArmStatus = ArmStatus.READY
+    detail: str = ""  # of a status that is not READY, in the words of the robot
+
+    @property
+    def error(self) -> str:
+        """Why the arm does not move, in words; empty while it may."""
+        if self.status is ArmStatus.READY:
+            return ""
+        kind = "" if self.status is ArmStatus.FAULT and self.detail else str(self.status)
+        return ": ".join(dict.fromkeys(filter(None, (kind, self.detail))))
 
 
 class ArmDriver(Protocol):
@@ -105,8 +134,11 @@ class ArmDriver(Protocol):
     def stop(self) -> None:
         """Stop now and hold."""
 
-    def recover(self) -> None:
-        """Clear an error that the robot lets a program clear, or RigFault."""
+    def recover(self, *, confirmed: bool) -> None:
+        """Clear the stop that `read` reports, or RigFault. `confirmed`: a person has looked at the
+        robot and says that it may move. Without one the rig calls it after REFLEX and FAULT only,
+        and what cannot be proven to be the robot's own stop becomes UNEXPLAINED.
+        """
 
     def close(self) -> None:
         """Leave the arm as safely as it can be left."""

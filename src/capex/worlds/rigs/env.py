@@ -187,6 +187,8 @@ class RigEnv(Env):
                 " first"
             )
         link = self.open().link
+        if not self._tally.late_s:
+            link.tare()
         self._moved = True  # also when the tick fails half-way
         self._reading = reading = link.tick(command)
         self._tally.add(reading)

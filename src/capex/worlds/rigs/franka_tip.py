@@ -26,7 +26,11 @@ JOINT_LIMITS_RAD: Mapping[str, tuple[tuple[float, float], ...]] = MappingProxyTy
         "fr3": tuple(zip(_FR3_LOWER, _FR3_UPPER, strict=True)),
     }
 )
-MAX_OPENING_M = 0.08
+MAX_OPENING_M = 0.08  # by its data sheet; homing finds up to 2 mm less
+HOMED_M = (0.01, 0.2)  # a hand that was homed reports a largest width within that
+# What a wrist camera's bracket and the error of the robot's model leave of a bias, once it was
+# subtracted at home, are some newtons elsewhere: contact is more than that.
+CONTACT_N = 10.0
 HAND = Pose(
     np.array([0.0, 0.0, 0.1034]),
     np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, np.sqrt(2.0)]]) / np.sqrt(2.0),

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from capex.errors import CapexError, RigFault
-from capex.pose import Pose
-from capex.worlds.rigs.drivers import ArmFacts, ArmReading
+from capex.pose import Pose, nearest_rotation
+from capex.worlds.rigs.drivers import ArmFacts, ArmReading, ArmStatus
 from capex.worlds.rigs.franka_tip import (
+    CONTACT_N,
     JOINT_LIMITS_RAD,
     JOINTS,
-    MAX_OPENING_M,
     force_on_arm_n,
     require_hand,
 )
 from capex.worlds.rigs.franky_hand import FrankyHand
 from capex.worlds.rigs.franky_options import FrankyOptions, read_options
-from capex.worlds.rigs.franky_words import error_words, why_not_connected
+from capex.worlds.rigs.franky_words import STATUS_OF_MODE, errors_set, first_line, why_not_connected
 
 DESK_PORT = 443  # of a control box; its FCI takes one client, and a look must not count as one
 LOOK_S = 5.0
@@ -49,9 +49,10 @@ class FrankyArm:
         self._franky: Any = None
         self._failures: tuple[type[BaseException], ...] = ()  # of franky's calls
         self._robot: Any = None
-        self._tracker: Any = None
+        self._motion: Any = None  # franky's tracking motion, while it runs
         self._hand: FrankyHand | None = None
-        self._error = ""  # why a motion ended that nobody ended
+        self._stop: tuple[ArmStatus, str] | None = None  # why a motion ended that we did not end
+        self._errors_before: tuple[str, ...] = ()  # of the motion before the one that runs
 
     def connect(self) -> ArmFacts:
         """Reach arm and hand, and set what the control box is to take for a collision."""
@@ -78,13 +79,14 @@ class FrankyArm:
             if isinstance(error, RigFault):
                 raise
             raise RigFault(why_not_connected(type(error).__name__, str(error), self._at)) from None
-        self._error = ""
+        self._stop = None
         return ArmFacts(
             JOINTS,
             JOINT_LIMITS_RAD[options.robot],
-            MAX_OPENING_M,
+            self._hand.max_opening_m,
             senses_force=options.senses_force,
             when_we_die=_WHEN_WE_DIE,
+            contact_n=CONTACT_N,
         )
 
     @property
@@ -112,25 +114,34 @@ class FrankyArm:
             state = robot.state
         except self._failures as error:
             raise RigFault(f"{self._at} is lost ({error})") from None
+        status, detail = self._condition(state)
         return ArmReading(
             _pose(state.O_T_EE),
             tuple(float(v) for v in np.ravel(state.q)),
             hand.opening_m(),
             float(state.time.to_sec()),
             force_on_arm_n(state.O_F_ext_hat_K),
-            error_words(state.robot_mode.name, _names(state.current_errors)) or self._error,
+            status,
+            detail,
         )
+
+    def _condition(self, state: Any) -> tuple[ArmStatus, str]:
+        """Whether the arm may move: by the robot's mode, and by how its last motion ended."""
+        if self._stop is not None and self._stop[0].needs_person:
+            return self._stop
+        if (mode := state.robot_mode.name) in STATUS_OF_MODE:
+            status, words = STATUS_OF_MODE[mode]
+            return status, words or ", ".join(errors_set(state.current_errors))
+        return self._stop or (ArmStatus.READY, "")
 
     def command(self, T_mount_tip: Pose) -> None:
         """The goal of the tip; the first one starts the controller."""
         self._connected()
         self._notice_end()
-        if self._error:
-            return
-        if self._tracker is None:
+        if self._stop is None and self._motion is None:
             self._track()
-        if self._tracker is not None:
-            self._tracker.set_target(self._affine(T_mount_tip))
+        if self._motion is not None:
+            self._aim(self._motion, T_mount_tip)
 
     def hold(self) -> None:
         """Nothing to say: the controller keeps its goal, and the control box holds before it."""
@@ -145,13 +156,13 @@ class FrankyArm:
         """The measured pose becomes the goal."""
         robot, _ = self._connected()
         self._notice_end()
-        if self._tracker is not None:
-            self._tracker.set_target(robot.state.O_T_EE)
+        if self._motion is not None:
+            self._aim(self._motion, _pose(robot.state.O_T_EE))
 
-    def recover(self) -> None:
+    def recover(self, *, confirmed: bool) -> None:
         """Clear a reflex; the controller starts again with the next goal."""
         robot, _ = self._connected()
-        self._tracker = None
+        self._motion = None
         with contextlib.suppress(*self._failures):
             robot.join_motion(BOX_S)
         try:
@@ -160,60 +171,86 @@ class FrankyArm:
             raise RigFault(f"{self._at} does not recover: {error}") from None
         if not done:
             raise RigFault(f"{self._at} stays in its error; a person must clear it in Desk")
-        self._error = ""
+        self._stop = None
 
     def close(self) -> None:
         """Come to rest under franky's own stop; then the control box holds."""
-        tracker, self._tracker = self._tracker, None
-        if tracker is not None:
+        motion, self._motion = self._motion, None
+        if motion is not None:
             with contextlib.suppress(*self._failures):  # it has ended already
-                tracker.stop()
+                self._robot.move(self._franky.TorqueStopMotion(), asynchronous=True)
+                self._robot.join_motion()
         if self._hand is not None:
             self._hand.close()
         self._robot = self._hand = None
 
     def _track(self) -> None:
-        """Start the controller at the measured pose."""
-        franky, options = self._franky, self._options
-        try:
-            self._tracker = franky.CartesianImpedanceTracker(
-                self._robot,
-                translational_stiffness=options.translational_stiffness,
-                rotational_stiffness=options.rotational_stiffness,
-                translational_error_clip=np.full(3, ERROR_CLIP_M),
-                rotational_error_clip=np.full(3, ERROR_CLIP_RAD),
-                # or the elbow wanders off, as nothing else holds it
-                posture_task=franky.PostureTask(np.ravel(self._robot.state.q), POSTURE_NM_RAD),
-            )
-        except self._failures as error:
-            self._error = error_words("Reflex", [str(error)])
-            return
+        """Start the controller at the measured pose. franky's own CartesianImpedanceTracker begins
+        at the pose as it is reported, which it then refuses: a Panda's is no rotation to 1e-6.
+        """
+        franky, options, state = self._franky, self._options, self._robot.state
+        lower, upper = np.array(JOINT_LIMITS_RAD[options.robot]).T
+        motion = franky.CartesianImpedanceTrackingMotion(
+            translational_stiffness=options.translational_stiffness,
+            rotational_stiffness=options.rotational_stiffness,
+            translational_error_clip=np.full(3, ERROR_CLIP_M),
+            rotational_error_clip=np.full(3, ERROR_CLIP_RAD),
+            lower_joint_limits=lower,
+            upper_joint_limits=upper,
+            # or the elbow wanders off, as nothing else holds it
+            posture_task=franky.PostureTask(np.ravel(state.q), POSTURE_NM_RAD),
+        )
+        self._aim(motion, _pose(state.O_T_EE))
         if options.force_reaction_n is not None:
             force = franky.Measure.FORCE_X**2 + franky.Measure.FORCE_Y**2
             force = force + franky.Measure.FORCE_Z**2
             too_much = force > options.force_reaction_n**2
-            reaction = franky.Reaction(too_much, franky.TorqueStopMotion())
-            self._tracker.motion.add_reaction(reaction)
+            motion.add_reaction(franky.Reaction(too_much, franky.TorqueStopMotion()))
+        self._errors_before = errors_set(state.last_motion_errors)
+        try:
+            self._robot.move(motion, asynchronous=True)
+        except self._failures as error:
+            self._stop = self._explained(error)
+            return
+        self._motion = motion
+
+    def _aim(self, motion: Any, goal: Pose) -> None:
+        matrix = np.eye(4)
+        matrix[:3, :3], matrix[:3, 3] = goal.rotation, goal.position_m
+        try:
+            motion.set_reference(
+                self._franky.CartesianReference(target=self._franky.Affine(matrix))
+            )
+        except ValueError as error:
+            raise RigFault(f"{self._at}: franky refuses a goal: {error}") from None
 
     def _notice_end(self) -> None:
-        """A controller that ended: a reflex of the control box, or our reaction to a force."""
-        if self._tracker is None or self._robot.is_in_control:
+        """A controller that ended: a reflex, a person's stop, or our reaction to a force."""
+        if self._motion is None or self._robot.is_in_control:
             return
-        limit_n = self._options.force_reaction_n
+        self._motion, limit_n = None, self._options.force_reaction_n
         try:
             self._robot.join_motion(0.0)  # it has ended: this only says how
-            by_force = (
-                f"an external force above {limit_n:g} N" if limit_n else "its controller ended"
-            )
-            self._error = error_words("Reflex", [by_force])
         except self._failures as error:
-            self._error = error_words("Reflex", [str(error)])
-        self._tracker = None
+            self._stop = self._explained(error)
+            return
+        if limit_n is None:
+            self._stop = ArmStatus.UNEXPLAINED, "its controller ended"
+        else:
+            self._stop = ArmStatus.REFLEX, f"an external force above {limit_n:g} N"
 
-    def _affine(self, pose: Pose) -> Any:
-        matrix = np.eye(4)
-        matrix[:3, :3], matrix[:3, 3] = pose.rotation, pose.position_m
-        return self._franky.Affine(matrix)
+    def _explained(self, error: BaseException) -> tuple[ArmStatus, str]:
+        """What ended a motion: a reflex only where the robot's state says so. A stop that a person
+        has released meanwhile leaves no error there.
+        """
+        state = self._robot.state
+        if (mode := state.robot_mode.name) in STATUS_OF_MODE:
+            status, words = STATUS_OF_MODE[mode]
+            return status, words or first_line(error)
+        reported = errors_set(state.last_motion_errors)
+        if reported and reported != self._errors_before:
+            return ArmStatus.REFLEX, ", ".join(reported)
+        return ArmStatus.UNEXPLAINED, first_line(error)
 
     def _connected(self) -> tuple[Any, FrankyHand]:
         if self._robot is None or self._hand is None:
@@ -234,9 +271,4 @@ def _import_franky() -> Any:
 
 def _pose(affine: Any) -> Pose:
     matrix = np.asarray(affine.matrix, dtype=np.float64)
-    return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())
-
-
-def _names(errors: Any) -> list[str]:
-    """The errors that are set: franky prints them as a list."""
-    return [name.strip(" '\"") for name in str(errors).strip("[]").split(",") if name.strip()]
+    return Pose(matrix[:3, 3].copy(), nearest_rotation(matrix[:3, :3]))

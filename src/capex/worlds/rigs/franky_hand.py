@@ -9,11 +9,13 @@ import time
 from typing import Any
 
 from capex.errors import RigFault
-from capex.worlds.rigs.franka_tip import MAX_OPENING_M
+from capex.worlds.rigs.franka_tip import HOMED_M, MAX_OPENING_M
 from capex.worlds.rigs.franky_options import FrankyOptions
 
 LOOK_EVERY_S = 0.02  # a hand reports some 30 times a second
 CLOSES_S = 3.0  # what the last movement may take
+THERE_M = 0.003  # open fingers may measure a little more than their largest width
+TRIES, PAUSE_S = 3, 0.2  # of a movement that the hand refuses
 
 
 class FrankyHand:
@@ -23,7 +25,13 @@ class FrankyHand:
 
     def __init__(self, gripper: Any, options: FrankyOptions, name: str):
         self._gripper, self._options, self._name = gripper, options, name
-        self._opening_m = float(gripper.state.width)
+        state = gripper.state
+        self._opening_m, self.max_opening_m = float(state.width), float(state.max_width)
+        if not HOMED_M[0] < self.max_opening_m < HOMED_M[1]:  # also false for NaN
+            raise RigFault(
+                f"the hand of '{name}' opens to {self.max_opening_m:g} m: it has not been homed;"
+                " home it in Desk"
+            )
         self._wanted_m: float | None = None
         self._fault = ""
         self._ended = False
@@ -43,7 +51,7 @@ class FrankyHand:
     def grip(self, opening_m: float) -> None:
         """Move towards an opening; returns at once."""
         with self._news:
-            self._wanted_m = min(MAX_OPENING_M, max(0.0, float(opening_m)))
+            self._wanted_m = min(self.max_opening_m, max(0.0, float(opening_m)))
             self._news.notify_all()
 
     def close(self) -> None:
@@ -58,7 +66,7 @@ class FrankyHand:
         while not self._ended:
             try:
                 self._opening_m = float(self._gripper.state.width)
-            except Exception as error:  # whoever reads is told
+            except Exception as error:  # `opening_m` raises it
                 self._fault = str(error)
                 return
             time.sleep(LOOK_EVERY_S)
@@ -69,17 +77,27 @@ class FrankyHand:
                 self._news.wait_for(lambda: self._ended or self._wanted_m is not None)
                 if self._ended:
                     return
-                wanted_m, self._wanted_m = self._wanted_m, None
+                wanted_m, self._wanted_m = float(self._wanted_m or 0.0), None
+            self._try(wanted_m)
+
+    def _try(self, opening_m: float) -> None:
+        """The hand may refuse a movement, as when its fingers are blocked: try again, unless there
+        is a newer one. Whether it moved is seen in what is measured.
+        """
+        for _ in range(TRIES):
             try:
-                self._send(float(wanted_m or 0.0))
+                self._send(opening_m)
+                return
             except Exception as error:
-                self._fault = self._fault or str(error)
+                print(f"the hand of '{self._name}' refused to move: {error}", flush=True)
+            time.sleep(PAUSE_S)
+            if self._ended or self._wanted_m is not None:
                 return
 
     def _send(self, opening_m: float) -> None:
         """Closing is a grasp of any width, which keeps its force; opening is a plain move."""
         options = self._options
-        if opening_m >= self._opening_m:
+        if opening_m >= min(self._opening_m, self.max_opening_m - THERE_M):
             self._gripper.move(opening_m, options.grip_m_s)
             return
         anything = {"epsilon_inner": MAX_OPENING_M, "epsilon_outer": MAX_OPENING_M}

@@ -1,16 +1,23 @@
-"""What libfranka says, in a sentence for whoever stands at the robot."""
+"""What libfranka reports, as a status and in a sentence for the person at the robot."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from typing import Any
+
+from capex.worlds.rigs.drivers import ArmStatus
 
 _VERSIONS = re.compile(r"server version: (\d+), library version: (\d+)")
-_STANDS_STILL = {
-    "Guiding": "user stop: the arm is guided by hand; release the button",
-    "UserStopped": "user stop: the button is pressed; release it and say that it is safe",
-    "Other": "not ready: unlock the joints and activate FCI in Desk",
-    "AutomaticErrorRecovery": "reflex: the control box recovers from an error",
+# Of libfranka's robot modes, by name, those in which the arm does not move.
+STATUS_OF_MODE = {
+    "Guiding": (ArmStatus.USER_STOP, "the arm is guided by hand; release the button"),
+    "UserStopped": (
+        ArmStatus.USER_STOP,
+        "the button is pressed; release it and say that it is safe",
+    ),
+    "Other": (ArmStatus.NOT_READY, "unlock the joints and activate FCI in Desk"),
+    "AutomaticErrorRecovery": (ArmStatus.FAULT, "the control box recovers from an error"),
+    "Reflex": (ArmStatus.REFLEX, ""),
 }
 
 
@@ -23,7 +30,8 @@ def why_not_connected(kind: str, said: str, arm: str) -> str:
         return (
             f"{arm} speaks version {server} of Franka's protocol, the installed franky version"
             f" {library}; install the franky-control that is built for server version {server}"
-            " (docs/franka.md: a Panda needs another than an FR3)"
+            f" (docs/franky.md names the build: libfranka's server version 5 is a Panda's, franky"
+            " with libfranka 0.9.2)"
         )
     if "refused" in low:
         return (
@@ -45,15 +53,12 @@ def why_not_connected(kind: str, said: str, arm: str) -> str:
     return f"{arm} cannot be used: {said}"
 
 
-def error_words(mode: str, errors: Sequence[str]) -> str:
-    """Why the arm does not move; empty while it may. A person's stop says "user stop"."""
-    first = (error.partition("\n")[0].removeprefix("libfranka: ") for error in errors)
-    named = ", ".join(line.removesuffix(" []") for line in first)
-    low = named.lower()
-    if mode == "Reflex" and ("user stop" in low or "user_stop" in low):
-        return f"user stop: {named}"
-    if mode == "Reflex":
-        return f"reflex: {named}" if named else "reflex"
-    if mode in _STANDS_STILL:
-        return _STANDS_STILL[mode]
-    return ""
+def first_line(error: BaseException) -> str:
+    """What an exception of libfranka says, without the log that it carries."""
+    return str(error).partition("\n")[0].removeprefix("libfranka: ").removesuffix(" []")
+
+
+def errors_set(errors: Any) -> tuple[str, ...]:
+    """The names of the errors of a libfranka state that are set."""
+    names = (name for name in dir(type(errors)) if not name.startswith("_"))
+    return tuple(name.replace("_", " ") for name in names if getattr(errors, name) is True)

@@ -156,6 +156,11 @@ class Guard:
         self.pressed = self.latched = ""
         self._forget_goals()
 
+    @property
+    def stopped_by_force(self) -> bool:
+        """Whether the motion ended because an arm felt a force above the latch."""
+        return any(arm.pushed is not None for arm in self._arms.values())
+
     def _forget_goals(self) -> None:
         for arm in self._arms.values():
             arm.sent = None

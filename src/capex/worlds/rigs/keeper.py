@@ -5,20 +5,20 @@ end, the arms are measured. Ticks that follow each other keep the cadence t0 + k
 is asked for late is shorter by that, or skips whole periods. In lock-step time passes only in here.
 
 What ends a motion is in the reading (`stopped`); the next tick tries `recover` once where a robot
-reports an error. A lost arm, a user stop and an error that stays are a RigFault until `clear`.
+reports an error. A lost arm, an error that stays and every stop that needs a person
+(`ArmStatus.needs_person`) are a RigFault until `clear`.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from capex.errors import RigFault
-from capex.pose import Pose, angle_between, rotation_vector
+from capex.pose import Array, Pose, angle_between, rotation_vector
 from capex.worlds import ArmCommand, Command
-from capex.worlds.rigs.drivers import RigClock
+from capex.worlds.rigs.drivers import ArmStatus, RigClock
 from capex.worlds.rigs.guard import Guard, TipState
 from capex.worlds.rigs.lastcheck import apart_m
 from capex.worlds.rigs.link import RigReading
@@ -27,19 +27,17 @@ from capex.worlds.rigs.servo import shortened
 from capex.worlds.rigs.shapes import length
 from capex.worlds.rigs.unit import ArmUnit
 
-# Errors that a person made and a program must not clear, in the words of drivers.
-BY_PERSON = re.compile(r"user.?stop|e-?stop|emergency", re.IGNORECASE)
 STILL_M, STILL_RAD = 0.0015, 0.01  # noise of a measured pose that keeps still
 HOME_M, HOME_RAD = 0.005, 0.05
 HOME_UP_M = 0.01
 NOT_THERE = "the arms did not "
 COME_HOME = "come home"
-NOT_HOME = NOT_THERE + COME_HOME
 HOME_BACK_M = 0.01  # so near to where its joints were free an arm may turn
 HOME_PATIENCE = 120  # ticks without coming nearer
 HOME_STRAIGHT = 30  # and after so many the way is straight: the other one may be out of reach
 HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
+TARE_S = 0.5  # of forces, whose median is their bias
 
 _Moment = tuple[Mapping[str, TipState], Mapping[str, float]]  # states, and the robots' times
 
@@ -162,7 +160,34 @@ class Keeper:
                 break
             self._on_the_way(opened, COME_HOME)
         self._go({name: unit.entry.home for name, unit in self._units.items()}, COME_HOME, -1.0)
-        return self.settle()
+        self.settle()
+        return self.tare()
+
+    def tare(self) -> RigReading:
+        """Take the force that each arm measures now for its bias in free air. Only of arms at rest
+        whose fingers are free: the others keep theirs. RigFault where that cannot be a bias.
+        """
+        self._require_free()
+        self._deadline_s = None
+        free = [unit for unit in self._units.values() if unit.fingers_free]
+        before = self._states()
+        forces_n: dict[str, list[Array]] = {unit.entry.name: [] for unit in free}
+        for _ in range(max(3, math.ceil(TARE_S / self.period_s))):
+            self._hold_for(1)
+            for unit in free:
+                if (force_n := unit.raw_force_n) is not None:
+                    forces_n[unit.entry.name].append(force_n)
+        self._watch()
+        self._require_free()
+        after = self._states()
+        for unit in free:
+            name = unit.entry.name
+            if not forces_n[name] or not _rests(before[name].tip, after[name].tip):
+                continue
+            if wrong := unit.tare(forces_n[name]):
+                self._press(f"{name}: {wrong}")
+                raise RigFault(f"{name}: {wrong}")
+        return self.read()
 
     def park(self) -> None:
         """Arms that have a park pose go there as they go home, fingers as they are. What keeps them
@@ -198,13 +223,15 @@ class Keeper:
             distance = sum(map(sum, self._distances(to)))
             best, since = (distance, 0) if distance < best - 0.05 else (best, since + 1)
             if since > HOME_PATIENCE:
-                raise RigFault(f"{NOT_THERE}{verb}: {self._why_not(to, reading)}")
+                raise RigFault(
+                    f"{NOT_THERE}{verb}: {self._why_not(to, reading)}", not_home=verb == COME_HOME
+                )
 
     def _on_the_way(self, command: Command, verb: str) -> RigReading:
         reading = self.tick(command)
         self._interrupt()
         if reading.stopped:
-            raise RigFault(f"{NOT_THERE}{verb}: {reading.stopped}")
+            raise RigFault(f"{NOT_THERE}{verb}: {reading.stopped}", not_home=verb == COME_HOME)
         return reading
 
     def _towards(self, name: str, to: Pose, turns_first: set[str], gripper: float) -> ArmCommand:
@@ -303,9 +330,17 @@ class Keeper:
 
     def _recover(self) -> list[str]:
         """Try once to clear what a robot reports; what then remains is a fault."""
-        failing = {n: u for n, u in self._units.items() if u.reading.error and not u.lost}
+        failing = {
+            name: unit
+            for name, unit in self._units.items()
+            if unit.reading.status is not ArmStatus.READY and not unit.lost
+        }
         if not failing:
             return []
+        for name, unit in failing.items():
+            if unit.reading.status.needs_person:
+                self._press(f"{name}: {unit.reading.error}")
+        self._require_free()
         notes = [f"{name} recovered from: {unit.reading.error}" for name, unit in failing.items()]
         for unit in failing.values():
             unit.recover()
@@ -338,7 +373,7 @@ class Keeper:
         """Measure, and stop where something is wrong; returns what is."""
         self._measure()
         for name, unit in self._units.items():
-            if unit.lost or BY_PERSON.search(unit.reading.error):
+            if unit.lost or unit.reading.status.needs_person:
                 self._press(f"{name}: {unit.lost or unit.reading.error}")
         return self._halt(self._guard.watch(self._states()))
 
@@ -347,7 +382,7 @@ class Keeper:
         if reason and reason != self._halted:
             self._halted = reason
             for unit in self._units.values():
-                unit.stop(forget_bias="force" in reason)
+                unit.stop(forget_bias=self._guard.stopped_by_force)
         return reason
 
     def _press(self, reason: str) -> None:
@@ -380,12 +415,15 @@ class Keeper:
         )
 
 
+def _rests(before: Pose, after: Pose) -> bool:
+    """Whether a tip stayed where it was, but for noise."""
+    moved_m = length(after.position_m - before.position_m)
+    return moved_m < STILL_M and angle_between(after.rotation, before.rotation) < STILL_RAD
+
+
 def _still(latest: list[_Moment]) -> bool:
     """Whether every tip stayed where it was, by states that were measured since."""
     (first, first_s), (_, last_s) = latest[0], latest[-1]
     return all(last_s[name] > first_s[name] for name in first) and all(
-        length(state.tip.position_m - first[name].tip.position_m) < STILL_M
-        and angle_between(state.tip.rotation, first[name].tip.rotation) < STILL_RAD
-        for states, _ in latest
-        for name, state in states.items()
+        _rests(first[name].tip, state.tip) for states, _ in latest for name, state in states.items()
     )

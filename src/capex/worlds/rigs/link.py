@@ -51,7 +51,10 @@ class RigLink(Protocol):
         """Hold until the arms keep still, then measure."""
 
     def home(self) -> RigReading:
-        """Move every arm to its home pose, slowly and guarded, grippers open."""
+        """Move every arm to its home pose, slowly and guarded, grippers open; then `tare`."""
+
+    def tare(self) -> RigReading:
+        """Take the force that an arm at rest with free fingers measures for its bias."""
 
     def stop(self) -> None:
         """Stop and hold: what an operator's key does. Motion is allowed again by `clear`."""

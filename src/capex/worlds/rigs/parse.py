@@ -143,7 +143,7 @@ def _arm(table: TomlTable) -> ArmEntry:
         park=table.pose("park") if table.given("park") else None,
         max_step_m=table.number("max_step_m", ArmEntry.max_step_m, most=0.1),
         max_step_rad=table.number("max_step_rad", ArmEntry.max_step_rad, most=1.0),
-        contact_n=table.number("contact_n", ArmEntry.contact_n),
+        contact_n=table.number("contact_n") if table.given("contact_n") else None,
         held_gap_m=table.number("held_gap_m", ArmEntry.held_gap_m, most=0.1),
         lock=table.text("lock", ""),
         max_opening_m=table.number("max_opening_m", most=0.5),

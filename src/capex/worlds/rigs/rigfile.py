@@ -58,7 +58,7 @@ class ArmEntry:
     park: Pose | None = None  # where it is left at the end: an arm without brakes, low
     max_step_m: float = 0.01  # what one command of ours may carry
     max_step_rad: float = 0.05
-    contact_n: float = 5.0  # an external force above it is contact
+    contact_n: float | None = None  # an external force above it is contact; None: the driver's
     held_gap_m: float = 0.004  # fingers told to close that stay this far open hold something
     lock: str = ""  # what two processes may not share: an address, a serial; default: the options
     # What the spec says before the arm is connected; the arm itself must then agree.

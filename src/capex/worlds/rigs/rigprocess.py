@@ -28,7 +28,7 @@ from capex.worlds.rigs.unit import ArmUnit
 
 LEAVING_S = 5.0  # what closing the drivers may take
 GLANCE_S = 0.5  # how often a process in lock-step looks whether it was told to end
-VERBS = ("read", "brake", "settle", "home", "clear")
+VERBS = ("read", "brake", "settle", "home", "tare", "clear")
 
 
 class _Ends(Exception):
@@ -116,7 +116,7 @@ class _Server:
                 calls = {n: getattr(keeper, n) for n in VERBS}
                 answer = ("done", calls[verb]())
         except RigFault as error:
-            answer = ("fault", str(error))
+            answer = ("fault", error)
         except CapexError as error:
             answer = ("refused", str(error))
         except _Ends:
@@ -124,7 +124,10 @@ class _Server:
         except Exception as error:  # the arms are held, whatever is wrong in here
             traceback.print_exc()
             keeper.stop(f"the rig's process failed: {type(error).__name__}: {error}")
-            answer = ("fault", f"the rig's process failed: {type(error).__name__}: {error}")
+            answer = (
+                "fault",
+                RigFault(f"the rig's process failed: {type(error).__name__}: {error}"),
+            )
         self._say(answer)
 
     def _say(self, answer: tuple[str, Any]) -> None:
@@ -174,11 +177,13 @@ def main() -> None:
     try:
         server = _Server(pipe, rig)
     except CapexError as error:
-        pipe.send(("fault" if isinstance(error, RigFault) else "refused", str(error)))
+        is_fault = isinstance(error, RigFault)
+        pipe.send(("fault", error) if is_fault else ("refused", str(error)))
         return
     except Exception as error:
         traceback.print_exc()
-        pipe.send(("fault", f"the rig's process failed: {type(error).__name__}: {error}"))
+        failed = f"the rig's process failed: {type(error).__name__}: {error}"
+        pipe.send(("fault", RigFault(failed)))
         return
     pipe.send(("done", server.facts))
     server.serve()

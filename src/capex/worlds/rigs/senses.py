@@ -7,6 +7,7 @@ is known: the thing is unnamed (""), and a force while something is held counts 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,6 +23,8 @@ FINGERS_STILL_S, FINGERS_STILL_M = 0.15, 0.0005
 # Grippers begin to move late: before they have moved, or so long after the command, nothing is
 # said about holding.
 FINGERS_BEGIN_S, FINGERS_MOVED_M = 0.6, 0.001
+TARE_MOST_N = 12.0  # a larger bias is a load that the robot was not told of
+TARE_CHANGE_N = 3.0  # from the last one: by more, something has begun to pull at the hand
 DRIFT = 1e-4  # s/s: two clocks may drift apart by so much
 
 
@@ -32,6 +35,9 @@ class Senses:
         self._entry, self._facts, self._policy = entry, facts, policy
         self._closing_since: tuple[float, float] | None = None  # robot's time, opening
         self._openings: list[tuple[float, float]] = []
+        self._contact_n = facts.contact_n if entry.contact_n is None else entry.contact_n
+        self._bias_n: Array = np.zeros(3)  # base frame, of free air
+        self._tared = False  # whether the next tare is compared with this one
 
     def told(self, opening_m: float, reading: ArmReading) -> None:
         """The gripper was told to go to an opening."""
@@ -47,7 +53,7 @@ class Senses:
                 del latest[0]
         holds = self._holds(reading)
         force = self.force_n(reading)
-        touches = force is not None and length(force) > self._entry.contact_n
+        touches = force is not None and length(force) > self._contact_n
         return ArmState(
             T_base_tip=self._entry.T_base_mount @ reading.T_mount_tip,
             opening_m=reading.opening_m,
@@ -57,8 +63,38 @@ class Senses:
             joints_at_limit=tuple(joints_in_margin(self._policy, self._facts, reading.joints_rad)),
         )
 
+    def tare(self, forces_n: Sequence[Array]) -> str:
+        """The median of forces (3,), as `raw_force_n` gives them at rest with free fingers, becomes
+        the bias; or why it may not.
+        """
+        bias_n = np.median(np.array(forces_n), axis=0)
+        changed_n = length(bias_n - self._bias_n)
+        if length(bias_n) > TARE_MOST_N:
+            return (
+                f"at rest with free fingers it measures {length(bias_n):.1f} N, more than"
+                f" {TARE_MOST_N:g} N; see that nothing touches the hand, and tell the robot its"
+                " load (hand, camera, bracket)"
+            )
+        if self._tared and changed_n > TARE_CHANGE_N:
+            return (
+                f"at rest with free fingers the force it measures has changed by {changed_n:.1f} N"
+                f" since the last attempt, more than {TARE_CHANGE_N:g} N; see that nothing touches"
+                " or pulls at the hand"
+            )
+        self._bias_n, self._tared = bias_n, True
+        return ""
+
+    def accept_any_tare(self) -> None:
+        """A person has looked at the robot: the next tare need not be like the last."""
+        self._tared = False
+
     def force_n(self, reading: ArmReading) -> Array | None:
-        """The external force in the base frame, where it is measured."""
+        """The external force in the base frame without its bias, where it is measured."""
+        raw_n = self.raw_force_n(reading)
+        return None if raw_n is None else raw_n - self._bias_n
+
+    def raw_force_n(self, reading: ArmReading) -> Array | None:
+        """The external force in the base frame as the robot measures it."""
         if reading.force_n is None or not self._facts.senses_force:
             return None
         return np.asarray(self._entry.T_base_mount.rotation @ np.asarray(reading.force_n))

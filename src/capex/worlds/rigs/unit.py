@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from capex.errors import RigFault
-from capex.pose import Pose
+from capex.pose import Array, Pose, nearest_rotation
 from capex.worlds import ArmCommand, ArmState
-from capex.worlds.rigs.drivers import ArmDriver, ArmFacts, ArmReading
+from capex.worlds.rigs.drivers import ArmDriver, ArmFacts, ArmReading, ArmStatus
 from capex.worlds.rigs.guard import TipState
 from capex.worlds.rigs.rigfile import ArmEntry, GuardPolicy
 from capex.worlds.rigs.senses import Senses, StateAge
@@ -21,6 +22,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 OPEN_M = 0.005  # fingers this near to their stop are open
 GARBLED = "it measures numbers that are not finite"
+NO_ROTATION = "it measures a rotation that is none"
+ROTATION_OFF = 1e-3  # of an entry: robots print theirs with four digits
 NOT_FINITE = Pose(np.full(3, np.nan), np.full((3, 3), np.nan))
 
 
@@ -47,19 +50,20 @@ class ArmUnit:
         self._senses = Senses(entry, self.facts, policy)
         self._age, self._age_s = StateAge(), 0.0
         self.reading: ArmReading = driver.read()
-        self.state: ArmState = self._senses.feel(self.reading)
         self._told_m: float | None = None
-        self.lost = self.garbled = ""
-        if not _finite(self.reading):
-            raise RigFault(f"{entry.name}: {GARBLED}")
+        self.lost, self.garbled = "", _wrong_numbers(self.reading)
+        if self.garbled:
+            raise RigFault(f"{entry.name}: {self.garbled}")
+        self.reading = _cleaned(self.reading)
+        self.state: ArmState = self._senses.feel(self.reading)
 
     def measure(self, now_s: float) -> None:
         """Read the arm."""
         reading = self._try(self._driver.read)
         if reading is not None:
-            self.garbled = "" if _finite(reading) else GARBLED
+            self.garbled = _wrong_numbers(reading)
         if reading is not None and not self.garbled:
-            self.reading = reading
+            self.reading = reading = _cleaned(reading)
             self._age_s = self._age.age_s(now_s, reading.time_s)
             self.state = self._senses.feel(reading)
 
@@ -99,6 +103,22 @@ class ArmUnit:
         return None if force is None else (float(force[0]), float(force[1]), float(force[2]))
 
     @property
+    def fingers_free(self) -> bool:
+        """Whether nothing can be between the fingers: they are open and hold nothing."""
+        return self.is_open and not self.state.held
+
+    def tare(self, forces_n: Sequence[Array]) -> str:
+        """Take the median of forces (3,), measured at rest with free fingers, as no force; or why
+        not.
+        """
+        return self._senses.tare(forces_n)
+
+    @property
+    def raw_force_n(self) -> Array | None:
+        """The external force as the robot measures it, base frame, its bias included."""
+        return self._senses.raw_force_n(self.reading)
+
+    @property
     def is_open(self) -> bool:
         """Whether the fingers stand open and were not told to close."""
         return self._told_m != 0.0 and self.reading.opening_m > self.facts.max_opening_m - OPEN_M
@@ -133,9 +153,9 @@ class ArmUnit:
         self._try(self._driver.stop)
 
     def recover(self) -> None:
-        """Clear an error of the robot's that a program may clear."""
+        """Clear what stopped the arm, without a person (`ArmDriver.recover`)."""
         self._servo.rest()
-        self._try(self._driver.recover)
+        self._try(self._driver.recover, confirmed=False)
 
     def revive(self, now_s: float) -> None:
         """A person says that the arm is well again: connect anew, or clear its error."""
@@ -145,8 +165,9 @@ class ArmUnit:
             self._try(self._driver.connect)
         self.measure(now_s)
         self._age, self._age_s = StateAge(), 0.0  # a driver may have waited: now is later
-        if self.reading.error and not self.lost:
-            self._try(self._driver.recover)
+        if self.reading.status is not ArmStatus.READY and not self.lost:
+            self._try(self._driver.recover, confirmed=True)
+        self._senses.accept_any_tare()
         self._servo.rest(forget_bias=True)
         self._told_m = None
 
@@ -166,11 +187,24 @@ class ArmUnit:
         return None
 
 
-def _finite(reading: ArmReading) -> bool:
+def _wrong_numbers(reading: ArmReading) -> str:
+    """Why a reading cannot be used; empty where it can."""
     numbers = [*reading.joints_rad, reading.opening_m, reading.time_s, *(reading.force_n or ())]
     pose = reading.T_mount_tip
-    return bool(
+    finite = (
         np.isfinite(numbers).all()
         and np.isfinite(pose.position_m).all()
         and np.isfinite(pose.rotation).all()
     )
+    if not finite:
+        return GARBLED
+    off = float(np.abs(pose.rotation - nearest_rotation(pose.rotation)).max())
+    return f"{NO_ROTATION} (off by {off:.2g})" if off > ROTATION_OFF else ""
+
+
+def _cleaned(reading: ArmReading) -> ArmReading:
+    """With a rotation that is one to the last bit: goals are built from it, and the last check and
+    some robots refuse what is off by more than 1e-6.
+    """
+    pose = reading.T_mount_tip
+    return replace(reading, T_mount_tip=Pose(pose.position_m, nearest_rotation(pose.rotation)))

@@ -19,13 +19,7 @@ import numpy as np
 from capex.pose import Array, Pose, rotation_matrix, rotation_vector
 from capex.worlds.kitchen import panda
 from capex.worlds.kitchen.tip_control import GAINS, TipGains
-from capex.worlds.rigs.room.arm import (
-    CONTROL_STEPS,
-    GRIP_M_S,
-    REFLEX,
-    STEP_S,
-    SimulatedArm,
-)
+from capex.worlds.rigs.room.arm import CONTROL_STEPS, GRIP_M_S, REFLEX, STEP_S, SimulatedArm
 
 REFLEX_N = 100.0  # the collision threshold that franka-interface sets
 MAX_TORQUE_NM = 5.0  # MAX_TORQUE of its control_config.yml
@@ -83,6 +77,7 @@ class DeoxysBox(SimulatedArm):
         model.dof_frictionloss[self._dofs] = FRICTION_NM
         self._osc = False
         self._settling = False
+        self.periods = 0  # of 10 ms since it was put at home
         self.last_error = ""  # of the motion before the recovery
         self._from = self._to = self.pose_now()
         self._ramp_s = self._ramped_s = 0.0
@@ -97,7 +92,7 @@ class DeoxysBox(SimulatedArm):
         self._osc, self._control.gains, self._settling = False, GAINS, True
         super().settle_at_home(seconds)
         self._settling = False
-        self.last_error = ""
+        self.periods, self.last_error = 0, ""
         self.brake()
         self._on_home()
 
@@ -148,6 +143,7 @@ class DeoxysBox(SimulatedArm):
 
     def run(self) -> None:
         """The programs first, then the controls of the next 10 ms."""
+        self.periods += 1
         if not self._settling:
             self._each_tick()
         if self._osc:

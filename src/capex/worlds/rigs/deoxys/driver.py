@@ -7,10 +7,12 @@ tip is Deoxys' end effector: with Franka's hand at the desk, 0.1034 m from the f
 one is told by the option `ee_to_tip`.
 
 After a reflex, a user stop or a second without commands franka-interface ends, and its script
-starts it anew: states stop coming for more than a second, which is the error that `read` gives.
-Meanwhile nothing but NO_CONTROL is sent; a new program is asked to hold the arm where it is, and
-the error stays until `recover`, so that the motion under way ends. On this wire a user stop that is
-unlocked before the program is back cannot be told from a reflex.
+starts it anew: states stop coming for more than a second, which is the fault that `read` gives.
+Meanwhile nothing but NO_CONTROL is sent, and the fault stays until `recover`, so that the motion
+under way ends. What stopped the arm is known only if the new program reports errors of the last
+motion that the old one did not: then it was a reflex, and a program may go on. A user stop that was
+unlocked meanwhile leaves no trace, nor does a lost network: the stop is UNEXPLAINED, and a person
+must say that the arm may move.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from capex.worlds.rigs.deoxys.meeting import NO_TURN, require_met
 from capex.worlds.rigs.deoxys.messages import GripperState, PandaState
 from capex.worlds.rigs.deoxys.options import read_options
 from capex.worlds.rigs.deoxys.torque_loop import TorqueLoop
-from capex.worlds.rigs.drivers import ArmFacts, ArmReading
-from capex.worlds.rigs.franka_tip import force_on_arm_n
+from capex.worlds.rigs.drivers import ArmFacts, ArmReading, ArmStatus
+from capex.worlds.rigs.franka_tip import CONTACT_N, force_on_arm_n
 from capex.worlds.rigs.room.driver import RoomClock
 
 WHEN_WE_DIE = (
@@ -42,11 +44,25 @@ HAND_SILENT_S = 1.0  # of 40 states a second
 FRESH_S = 0.1  # a measured pose that is older is no place to stop at
 TERMINATE_S = 2.0  # a program that lives with an error for so long is made to end
 TICK_S = 0.05  # Deoxys looks for commands so often
-PERSON = {
-    messages.USER_STOPPED: "user stop",
-    messages.GUIDING: "user stop: the arm is guided by hand",
+STATUS_OF_MODE = {
+    messages.USER_STOPPED: (ArmStatus.USER_STOP, ""),
+    messages.GUIDING: (ArmStatus.USER_STOP, "the arm is guided by hand"),
+    messages.REFLEX: (ArmStatus.REFLEX, ""),
+    messages.RECOVERING: (ArmStatus.FAULT, "it recovers from an error"),
 }
-MODES = {messages.REFLEX: "reflex", messages.RECOVERING: "it recovers from an error"}
+Condition = tuple[ArmStatus, str]  # with the words for it
+UNEXPLAINED: Condition = (
+    ArmStatus.UNEXPLAINED,
+    "franka-interface ended and nothing shows that it was a reflex; a user stop that was pressed"
+    " and released looks the same: look at the robot, then say that it may move",
+)
+WELL: Condition = (ArmStatus.READY, "")
+SILENT: Condition = (
+    ArmStatus.FAULT,
+    "franka-interface sends no states: it has ended, as after a reflex or a user stop",
+)
+ANEW: Condition = (ArmStatus.FAULT, "franka-interface has started anew")
+NO_HAND: Condition = (ArmStatus.FAULT, "gripper-interface sends no states")
 
 
 class DeoxysArm:
@@ -62,7 +78,8 @@ class DeoxysArm:
     def _reset(self) -> None:
         self._loop, self._fingers = TorqueLoop(self._options.gains), Fingers(self._options)
         self._seen: PandaState | None = None
-        self._fallen = ""  # an error under our control that `recover` has not seen yet
+        self._stop: Condition = WELL  # under our control; `recover` has not cleared it yet
+        self._before: PandaState | None = None  # the last state before that stop
         self._fresh_s = 0.0  # when the robot's clock last went on, by ours
         self._stopped = False  # since the last command: what the fingers missed is not repeated
 
@@ -91,6 +108,7 @@ class DeoxysArm:
             hand.max_width_m,
             senses_force=True,
             when_we_die=WHEN_WE_DIE,
+            contact_n=CONTACT_N,
         )
 
     def read(self) -> ArmReading:
@@ -99,13 +117,16 @@ class DeoxysArm:
         robot, hand = self._states()
         if wrong := robot.complaint:
             raise RigFault(f"{self._who}: a state is wrong: {wrong}")
+        now = self._condition()
+        status, detail = self._stop if now == WELL or self._stop[0].needs_person else now
         return ArmReading(
             robot.ee_pose @ self._ee_to_tip,
             robot.q,
             hand.width_m,
             robot.time_s,
             force_on_arm_n(robot.wrench),
-            self._error() or self._fallen,
+            status,
+            detail,
         )
 
     def command(self, T_mount_tip: Pose) -> None:
@@ -134,17 +155,20 @@ class DeoxysArm:
         fresh = self._connected().now_s - self._fresh_s < FRESH_S and robot.finite
         self._drive(robot.ee_pose if fresh else None)
 
-    def recover(self) -> None:
-        """Wait until a program without an error reports; the next `hold` starts its controller."""
+    def recover(self, *, confirmed: bool) -> None:
+        """Wait until a program without an error reports; the next `hold` starts its controller,
+        unless a person must look first.
+        """
         exchange = self._connected()
         self._receive()
         began_s, terminated = exchange.now_s, False
-        while error := self._error():
+        while (now := self._condition()) != WELL:
             waited_s = exchange.now_s - began_s
-            if error in PERSON.values() or waited_s > self._options.relaunch_s:
+            if now[0] is ArmStatus.USER_STOP or waited_s > self._options.relaunch_s:
                 raise RigFault(
-                    f"{self._who} stays in the error '{error}'; a user stop that is pressed keeps"
-                    " franka-interface from starting: unlock it, or look at its terminal"
+                    f"{self._who} stays stopped ({': '.join(filter(None, now))}); a user stop that"
+                    " is pressed keeps franka-interface from starting: unlock it, or look at its"
+                    " terminal"
                 )
             heard = exchange.now_s - exchange.robot_heard_s < SILENT_S
             if heard and waited_s > TERMINATE_S and not terminated:
@@ -154,7 +178,7 @@ class DeoxysArm:
                 exchange.send(exchange.arm, self._loop.release())
             exchange.pause(TICK_S)
             self._receive()
-        self._fallen = ""
+        self._stop = WELL if confirmed or self._explained() else UNEXPLAINED
 
     def close(self) -> None:
         """End the controller, so that the robot's own holds the arm, and leave."""
@@ -170,8 +194,7 @@ class DeoxysArm:
     def _drive(self, goal: Pose | None) -> None:
         self._receive()
         exchange, (robot, hand) = self._connected(), self._states()
-        if error := self._error():
-            self._fallen = error
+        if self._stop != WELL:
             exchange.send(exchange.arm, self._loop.release())
             return
         exchange.send(exchange.arm, self._loop.message(robot, exchange.now_s, goal))
@@ -179,29 +202,52 @@ class DeoxysArm:
             exchange.send(exchange.gripper, message)
 
     def _receive(self) -> None:
+        """Take the newest states, and note a stop that they show."""
         exchange = self._connected()
         exchange.receive()
-        robot, before = exchange.robot, self._seen
-        if robot is None or robot is before:
-            return
+        if exchange.robot is not None and exchange.robot is not self._seen:
+            self._see(exchange.robot, self._seen)
+        if exchange.robot is not None and exchange.hand is not None:
+            now = self._condition()
+            if now != WELL:
+                self._note_stop(now)
+
+    def _see(self, robot: PandaState, before: PandaState | None) -> None:
         self._loop.watch(before, robot)
+        if before is not None and robot.frame < before.frame:
+            self._note_stop(ANEW)
         if before is None or robot.time_s != before.time_s:
-            self._fresh_s = exchange.now_s
+            self._fresh_s = self._connected().now_s
         self._seen = robot
 
-    def _error(self) -> str:
-        """Why the arm does not move, in words."""
+    def _note_stop(self, stop: Condition) -> None:
+        """Keep what stopped the arm first; a failing hand counts less, a person's stop more."""
+        if self._stop in (WELL, NO_HAND):
+            self._before = self._seen
+        elif stop[0] is not ArmStatus.USER_STOP:
+            return
+        self._stop = stop
+
+    def _explained(self) -> bool:
+        """Whether the stop is known to be none of a person's: a state said so, or the errors of the
+        last motion that a new program reports are not those that the old one did.
+        """
+        if self._stop not in (SILENT, ANEW):
+            return not self._stop[0].needs_person
+        after, before = self._states()[0].last_errors, self._before
+        return bool(after) and before is not None and after != before.last_errors
+
+    def _condition(self) -> Condition:
+        """Whether the arm may move now, by the newest states alone."""
         exchange, (robot, _) = self._connected(), self._states()
-        if robot.mode in PERSON:
-            return PERSON[robot.mode]
-        flags = ", ".join(flag.replace("_", " ") for flag in robot.errors)
-        if robot.mode in MODES or flags:
-            return ": ".join(filter(None, (MODES.get(robot.mode, "error"), flags)))
+        if robot.mode in STATUS_OF_MODE or robot.errors:
+            status, words = STATUS_OF_MODE.get(robot.mode, (ArmStatus.FAULT, ""))
+            return status, words or ", ".join(robot.errors)
         if exchange.now_s - exchange.robot_heard_s > SILENT_S:
-            return "franka-interface sends no states: it has ended, as after a reflex"
+            return SILENT
         if exchange.now_s - exchange.hand_heard_s > HAND_SILENT_S:
-            return "gripper-interface sends no states"
-        return ""
+            return NO_HAND
+        return WELL
 
     def _states(self) -> tuple[PandaState, GripperState]:
         exchange = self._connected()

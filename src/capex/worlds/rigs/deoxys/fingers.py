@@ -30,7 +30,10 @@ class Fingers:
         if opening_m == self._told_m:
             return None
         before_m = state.width_m if self._told_m is None else self._told_m
-        self._closes, self._told_m, self._tries = opening_m < before_m, opening_m, TRIES
+        # Open fingers may measure a little more than their largest width: going there is no grasp,
+        # for one that holds nothing would keep the hand from the next.
+        self._closes = opening_m < min(before_m, state.max_width_m - THERE_M)
+        self._told_m, self._tries = opening_m, TRIES
         self._rest_m, self._since_s = state.width_m, state.time_s
         return self._message(opening_m)
 

@@ -13,11 +13,10 @@ from capex.pose import Pose, angle_between
 from capex.worlds.kitchen import panda
 from capex.worlds.rigs.deoxys.exchange import Exchange
 from capex.worlds.rigs.deoxys.messages import PandaState
-from capex.worlds.rigs.franka_tip import HAND, pose_of
+from capex.worlds.rigs.franka_tip import HAND, HOMED_M, pose_of
 
 NO_TURN = Pose(np.zeros(3), np.eye(3))
 NEAR_M, NEAR_RAD = 0.02, 0.1  # what an arm measures and its nominal chain agree within that
-OPENS_M = (0.01, 0.2)  # a hand that was homed
 
 
 def require_met(exchange: Exchange, name: str) -> None:
@@ -45,7 +44,7 @@ def require_met(exchange: Exchange, name: str) -> None:
             f"the arm '{name}': what comes from {exchange.arm.states_at} is no state of a Panda"
             f" behind Deoxys: {wrong}; another program, version or firmware is there"
         )
-    if not OPENS_M[0] < hand.max_width_m < OPENS_M[1]:  # also false for NaN
+    if not HOMED_M[0] < hand.max_width_m < HOMED_M[1]:  # also false for NaN
         raise RigFault(
             f"the arm '{name}': its hand opens to {hand.max_width_m:g} m: it has not been homed;"
             " wait until it is, or start gripper-interface anew"

@@ -170,6 +170,7 @@ class PandaState:
     # O_F_ext_hat_K, frame of the base. Its sign is that of what the arm does to its surroundings.
     wrench: tuple[float, ...] = ()
     errors: tuple[str, ...] = ()  # those of current_errors that are set
+    last_errors: tuple[str, ...] = ()  # what aborted the previous motion (last_motion_errors)
     mode: int = OTHER
     time_s: float = 0.0  # the robot's clock
     frame: int = 0  # counts messages of one franka-interface, also while the state is the same
@@ -209,17 +210,22 @@ def read_robot_state(data: bytes) -> PandaState | None:
     message = parsed(RobotStateMessage, data)
     if message is None:
         return None
-    set_errors = tuple(field.name for field, value in message.current_errors.ListFields() if value)
     return PandaState(
         O_T_EE=tuple(message.O_T_EE),
         F_T_EE=tuple(message.F_T_EE),
         q=tuple(message.q),
         wrench=tuple(message.O_F_ext_hat_K),
-        errors=set_errors,
+        errors=_set(message.current_errors),
+        last_errors=_set(message.last_motion_errors),
         mode=message.robot_mode,
         time_s=float(message.time.toSec),
         frame=message.frame,
     )
+
+
+def _set(errors: Any) -> tuple[str, ...]:
+    """The names of the errors that are set."""
+    return tuple(field.name.replace("_", " ") for field, value in errors.ListFields() if value)
 
 
 def read_gripper_state(data: bytes) -> GripperState | None:

@@ -22,14 +22,7 @@ import numpy as np
 
 from capex.pose import Pose, rotation_matrix
 from capex.worlds.rigs.deoxys import messages as wire
-from capex.worlds.rigs.deoxys.box import (
-    HOMED_M,
-    POLICY_S,
-    TICK_S,
-    DeoxysBox,
-    PoseOrder,
-    gains_of,
-)
+from capex.worlds.rigs.deoxys.box import HOMED_M, POLICY_S, TICK_S, DeoxysBox, PoseOrder, gains_of
 from capex.worlds.rigs.deoxys.states import gripper_state, robot_state
 from capex.worlds.rigs.room.arm import GRIP_M_S
 from capex.worlds.rigs.room.physics import StateMessage

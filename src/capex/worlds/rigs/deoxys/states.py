@@ -1,9 +1,9 @@
 """The states that the twin's programs publish, with the errors of a real Panda's numbers. Fields
 that nobody measures here stay empty.
 
-Desk prints the end effector's rotation with four digits, so that O_T_EE is orthonormal to 2e-5 only.
-The external force has a bias in free air: the bracket of a wrist camera that nobody entered, and an
-error of the robot's model that varies with the joints. It is noisy.
+Desk prints the end effector's rotation with four digits, so that O_T_EE is orthonormal to 2e-5
+only. The external force has a bias in free air: the bracket of a wrist camera that nobody entered,
+and an error of the robot's model that varies with the joints. It is noisy.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from capex.worlds.rigs.deoxys.box import HOMED_M, DeoxysBox
 from capex.worlds.rigs.franka_tip import HAND
 from capex.worlds.rigs.room.arm import REFLEX, USER_STOP
 from capex.worlds.rigs.room.physics import StateMessage
+from capex.worlds.rigs.room.scenes.common import HOME_RAD
 
 MODES = {REFLEX: wire.REFLEX, USER_STOP: wire.USER_STOPPED}
 WARM_C = 30
@@ -42,7 +43,7 @@ def robot_state(seen: StateMessage, box: DeoxysBox, controls: bool) -> Any:
         q=joints.tolist(),
         q_d=joints.tolist(),
         dq=box.joint_speeds_rad_s.tolist(),
-        O_F_ext_hat_K=[*(_free_air_n(joints, seen.number) - force_n).tolist(), 0.0, 0.0, 0.0],
+        O_F_ext_hat_K=[*(_free_air_n(joints, box.periods) - force_n).tolist(), 0.0, 0.0, 0.0],
         robot_mode=MODES.get(seen.error, wire.MOVE if controls else wire.IDLE),
         control_command_success_rate=1.0 if controls else 0.0,
     )
@@ -66,10 +67,10 @@ def _as_printed(tip: Pose) -> Pose:
     return Pose(tip.position_m, tip.rotation @ HAND.rotation.T @ PRINTED_HAND.rotation)
 
 
-def _free_air_n(joints_rad: Array, number: int) -> Array:
-    """What is measured while nothing touches the arm; repeats with the count of the state."""
-    model_n = MODEL_ERROR_N * np.sin(2.0 * joints_rad[[1, 3, 5]])
-    return np.asarray(BIAS_N + model_n + NOISE_N * np.sin(_SPREAD * number))
+def _free_air_n(joints_rad: Array, periods: int) -> Array:
+    """What is measured while nothing touches the arm; the noise repeats with the count."""
+    model_n = MODEL_ERROR_N * np.sin(2.0 * (joints_rad - HOME_RAD)[[1, 3, 5]])
+    return np.asarray(BIAS_N + model_n + NOISE_N * np.sin(_SPREAD * periods))
 
 
 def _set_time(duration: Any, now_s: float) -> None:

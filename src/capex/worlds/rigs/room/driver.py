@@ -8,7 +8,7 @@ from typing import Any
 
 from capex.errors import RigFault
 from capex.pose import Pose
-from capex.worlds.rigs.drivers import ArmFacts, ArmReading
+from capex.worlds.rigs.drivers import ArmFacts, ArmReading, ArmStatus
 from capex.worlds.rigs.room.wire import (
     Header,
     LineLost,
@@ -20,6 +20,12 @@ from capex.worlds.rigs.room.wire import (
     unpack,
 )
 
+STATUS_OF_ERROR = {
+    "": ArmStatus.READY,
+    "reflex": ArmStatus.REFLEX,
+    "watchdog": ArmStatus.FAULT,
+    "user stop": ArmStatus.USER_STOP,
+}
 _WHEN_WE_DIE = (
     "the room's arm keeps its last goal for 1 s without a command or a heartbeat, then brakes and"
     " holds (error: watchdog)"
@@ -84,7 +90,7 @@ class RoomArm:
         """Brake until the next goal."""
         self._send({"kind": "stop"})
 
-    def recover(self) -> None:
+    def recover(self, *, confirmed: bool) -> None:
         """Connect again where the connection was lost, and clear an error; a user stop stays."""
         try:
             self._acknowledged({"kind": "recover"})
@@ -92,7 +98,7 @@ class RoomArm:
             self.close()
             self.connect()
             self._acknowledged({"kind": "recover"})
-        if self._reading is not None and self._reading.error:
+        if self._reading is not None and self._reading.status is not ArmStatus.READY:
             raise RigFault(
                 f"the room's arm '{self._name}' stays in the error '{self._reading.error}'; a"
                 " person must clear it"
@@ -137,6 +143,7 @@ class RoomArm:
             float(values[19]),
             float(header["time_s"]),
             (float(values[20]), float(values[21]), float(values[22])),
+            STATUS_OF_ERROR[header["error"]],
             str(header["error"]),
         )
 

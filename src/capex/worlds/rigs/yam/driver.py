@@ -152,7 +152,7 @@ class YamArm:
         self._measure()
         self._send(self._measured[:6])
 
-    def recover(self) -> None:
+    def recover(self, *, confirmed: bool) -> None:
         """A YAM's server reports no errors that could be cleared."""
 
     def close(self) -> None:
