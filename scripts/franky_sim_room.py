@@ -35,7 +35,7 @@ from franky_sim.mujoco_simulator import MujocoSimulator
 from capex.errors import CapexError
 from capex.worlds import draw_on_one_core
 from capex.worlds.kitchen.robot import add_wrist_camera, set_physics
-from capex.worlds.rigs.franka_tip import MAX_OPENING_M
+from capex.worlds.rigs.franka_tip import HAND, MAX_OPENING_M, PRINTED_HAND
 from capex.worlds.rigs.room.faults import Faults
 from capex.worlds.rigs.room.fronts import accept
 from capex.worlds.rigs.room.physics import Exposure
@@ -64,6 +64,13 @@ class Simulator(MujocoSimulator):
                 for robot in self.robots:
                     robot._pre_step()  # the fingers' own control
             super()._step()
+
+    @staticmethod
+    def to_franka_pose(pose: Any) -> tuple[float, ...]:
+        """With the end effector as a real control box has it, printed with four digits."""
+        matrix = pose.homogeneous.copy()
+        matrix[:3, :3] = matrix[:3, :3] @ HAND.rotation.T @ PRINTED_HAND.rotation
+        return tuple(matrix.flatten(order="F").tolist())
 
     def furnish(self, task: str) -> None:
         """Add what the scene has beside an arm; franky-sim's floor would lie in the table's top."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from dataclasses import replace
 
 from capex import worlds
 from capex.cli.console import console
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError
 from capex.worlds import Start
-from capex.worlds.contract import CheckReport
-from capex.worlds.rigs.dry import check_dry
+from capex.worlds.contract import CheckReport, try_rules
+from capex.worlds.rigs.dry import check_dry, force_is_quiet
 from capex.worlds.rigs.env import RigEnv
 
 COUNTDOWN_S = 3
@@ -48,7 +49,8 @@ def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
                 _wait(yes=yes)
 
         report = worlds.check(env, start=Start(task, start), announce=announce)
-        return 0 if _shown(report).ok else 1
+        forces = try_rules({"force": force_is_quiet}, env)
+        return 0 if _shown(replace(report, findings=report.findings + forces)).ok else 1
     except KeyboardInterrupt:
         with contextlib.suppress(CapexError):
             env.open().link.stop()

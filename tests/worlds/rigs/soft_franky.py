@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-PRINTED = np.array([[0.7071, 0.7071, 0.0], [-0.7071, 0.7071, 0.0], [0.0, 0.0, 1.0]])
-HAND = np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, np.sqrt(2.0)]]) / np.sqrt(2.0)
-DOWN = np.diag([1.0, -1.0, -1.0])
+from capex.pose import DOWN
+from capex.worlds.rigs.franka_tip import HAND, PRINTED_HAND
 
 
 class FrankyException(Exception):
@@ -90,8 +89,8 @@ class Robot:
         self.motions: list[Any] = []
         self.is_in_control, self.ended = False, None
         pose, ee = np.eye(4), np.eye(4)
-        pose[:3, :3], pose[:3, 3] = DOWN @ HAND.T @ PRINTED, (0.4, 0.0, 0.38)
-        ee[:3, :3], ee[2, 3] = PRINTED, 0.1034
+        pose[:3, :3], pose[:3, 3] = DOWN @ HAND.rotation.T @ PRINTED_HAND.rotation, (0.4, 0.0, 0.38)
+        ee[:3, :3], ee[:3, 3] = PRINTED_HAND.rotation, PRINTED_HAND.position_m
         self.state = SimpleNamespace(
             O_T_EE=Affine(pose),
             F_T_EE=Affine(ee),

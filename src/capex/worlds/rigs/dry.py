@@ -97,6 +97,29 @@ def _arms_answer(env: RigEnv) -> str:
     return "; ".join(told)
 
 
+def force_is_quiet(env: RigEnv) -> str:
+    """After motions in free air: what was measured as force there must be no contact."""
+    facts, largest = env.open().link.facts, env.largest_force_n
+    limits = {
+        arm.name: facts[arm.name].contact_n if arm.contact_n is None else arm.contact_n
+        for arm in env.rig.arms
+        if arm.name in largest
+    }
+    if not limits:
+        raise NotClaimedError("no arm senses a force")
+    told = ", ".join(f"{name} {largest[name]:.1f} N" for name in limits)
+    for name, limit_n in limits.items():
+        loud = (
+            f"{name} measured up to {largest[name]:.1f} N in free air, and {limit_n:g} N counts as"
+            " contact, by which another rule may have failed: tell the robot its load, clear what"
+            " it may have touched, or raise contact_n in the rig file"
+        )
+        require(largest[name] < limit_n, loud)
+    return (
+        f"at most {told} in free air; contact from {', '.join(f'{n:g}' for n in limits.values())} N"
+    )
+
+
 def _cameras_deliver(env: RigEnv) -> str:
     """Every camera gives new pictures of its size, and depth where the file says so."""
     opened, told = env.open(), []

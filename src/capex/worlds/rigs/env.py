@@ -60,6 +60,7 @@ class RigEnv(Env):
         self._moved = False  # since the arms were last seen to keep still
         self._eyes = RigEyes(rig)
         self._tally = RigTally()
+        self._largest_n: dict[str, float] = {}
         self._hand: RoomHand | None = None
 
     @property
@@ -192,6 +193,10 @@ class RigEnv(Env):
         self._moved = True  # also when the tick fails half-way
         self._reading = reading = link.tick(command)
         self._tally.add(reading)
+        for name, force_n in reading.force_n.items():
+            if force_n is not None:
+                largest = max(self._largest_n.get(name, 0.0), float(np.linalg.norm(force_n)))
+                self._largest_n[name] = largest
 
     def success(self) -> bool | None:
         """A person judges."""
@@ -257,6 +262,11 @@ class RigEnv(Env):
     def lateness(self) -> Lateness:
         """How late ticks began since the reset; in lock-step that time is virtual."""
         return self._tally.lateness(self._rig.control_hz)
+
+    @property
+    def largest_force_n(self) -> Mapping[str, float]:
+        """By arm that senses one, the largest external force of any tick, its bias subtracted."""
+        return self._largest_n
 
     def guard_counts(self) -> dict[str, int]:
         """In how many ticks since the reset the guard did what."""

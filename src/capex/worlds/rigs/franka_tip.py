@@ -35,6 +35,10 @@ HAND = Pose(
     np.array([0.0, 0.0, 0.1034]),
     np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, np.sqrt(2.0)]]) / np.sqrt(2.0),
 )  # F_T_EE of a Franka Hand: the flange turned by -45 degrees
+# The same as the control box reports it, with four digits: no rotation but to 2e-5.
+PRINTED_HAND = Pose(
+    HAND.position_m, np.array([[0.7071, 0.7071, 0.0], [-0.7071, 0.7071, 0.0], [0.0, 0.0, 1.0]])
+)
 _FINGERS_M = 0.15  # longer than these no fingers are
 _OFF_M, _OFF = 0.02, 0.05  # beside the flange's axis; of an entry of the rotation
 

@@ -15,16 +15,13 @@ import numpy as np
 from capex.pose import Array, Pose
 from capex.worlds.rigs.deoxys import messages as wire
 from capex.worlds.rigs.deoxys.box import HOMED_M, DeoxysBox
-from capex.worlds.rigs.franka_tip import HAND
+from capex.worlds.rigs.franka_tip import HAND, PRINTED_HAND
 from capex.worlds.rigs.room.arm import REFLEX, USER_STOP
 from capex.worlds.rigs.room.physics import StateMessage
 from capex.worlds.rigs.room.scenes.common import HOME_RAD
 
 MODES = {REFLEX: wire.REFLEX, USER_STOP: wire.USER_STOPPED}
 WARM_C = 30
-PRINTED_HAND = Pose(
-    HAND.position_m, np.array([[0.7071, 0.7071, 0.0], [-0.7071, 0.7071, 0.0], [0.0, 0.0, 1.0]])
-)
 BIAS_N = np.array([2.0, -1.5, 5.45])  # 6 N, in libfranka's sign
 MODEL_ERROR_N, NOISE_N = 1.0, 0.3
 _SPREAD = np.array([12.9898, 78.233, 37.719])  # any three that share no period
