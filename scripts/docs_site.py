@@ -40,6 +40,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "dataset": "Certify and export datasets",
         "students": "Train and evaluate students",
         "rigs": "Use a robot in a room",
+        "first-day": "First day with a real arm",
         "franka": "Use a Franka",
         "franky": "Use a Franka behind franky",
         "yam": "Use two YAM arms",
