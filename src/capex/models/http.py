@@ -106,6 +106,8 @@ class HttpModel(Model):
         body, kept = parse(response.content), redact.allowed_headers(headers)
         readable = body if isinstance(body, Mapping) else {}
         usage = self._dialect.usage(readable)
+        if usage is not None and not usage.fresh + usage.cached + usage.cache_write:
+            usage = None  # no request is empty: this server does not count, which is not free
         attempt = partial(
             RequestAttempt, latency_s=0.0, usage=usage, http_status=status, body=body, headers=kept
         )
