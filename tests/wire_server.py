@@ -1,11 +1,13 @@
 """A loopback server that speaks the Responses, the Chat Completions and the Messages wire from a list of turns, faults included.
 
 It keeps its own books: requests seen, tokens that it reported, and requests that it worked on without the client learning what they cost.
-A client's ledger must agree with them exactly.
+A client's ledger must agree with them exactly. Models by the names of Claude and Gemini are as particular as the providers document
+(`refusal_of`): such a request is refused and takes no turn.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import struct
@@ -14,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from capex.models import Usage
 
@@ -23,6 +26,15 @@ PATHS: dict[str, Wire] = {
     "/v1/chat/completions": "chat",
     "/v1/messages": "messages",
 }
+# Tool choice is `auto` or `none`, thinking is always on, and sampling is not a setting ("What's new in Claude Opus 5.5").
+CLAUDE_UNFORCED = (
+    "claude-opus-5-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+    "claude-fable-5-1",
+    "claude-mythos-5-1",
+)
+CLAUDE_WITHOUT_EFFORT = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-3-7-sonnet-latest")
 USAGE = Usage(fresh=700, cached=250, cache_write=50, output=90, reasoning=40)
 
 
@@ -55,6 +67,8 @@ class WireServer:
         self.unreported = 0
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.refused: list[str] = []
+        self.issued: dict[str, Any] = {}  # id of a call -> what the model said with it
         self.closing = threading.Event()
         self._lock = threading.Lock()
         self._buffer = receive_buffer
@@ -104,6 +118,12 @@ class WireServer:
                 else Turn(fault="http", status=500, message="no turn left")
             )
 
+    def put_back(self, turn: Turn, sentence: str) -> None:
+        """A request was refused: its turn waits for the next."""
+        with self._lock:
+            self.turns.insert(0, turn)
+            self.refused.append(sentence)
+
     def account(self, turn: Turn) -> None:
         """Enter a turn before its last byte is sent, so that the books are ready when the client is."""
         with self._lock:
@@ -133,8 +153,12 @@ class _Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         books.bodies.append(request)
         books.headers.append({name.lower(): value for name, value in self.headers.items()})
+        wire = PATHS[urlsplit(self.path).path]  # a proxy is sent the whole address
+        if (sentence := refusal_of(wire, request, books.issued)) is not None:
+            books.put_back(turn, sentence)
+            self.reply(400, json.dumps(REFUSALS[wire](sentence)).encode(), {})
+            return
         books.account(turn)
-        wire = PATHS[self.path]
         if callable(turn.calls):
             turn = replace(turn, calls=turn.calls(request))
         if turn.fault == "reset":
@@ -161,7 +185,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif turn.fault == "body":
             self.reply(turn.status, turn.body or b"", turn.headers)
         else:
-            self.answer(json.dumps(BODIES[wire](turn, request)).encode(), turn)
+            said = BODIES[wire](turn, request)
+            _sign(wire, said, request, books)
+            self.answer(json.dumps(said).encode(), turn)
 
     def answer(self, body: bytes, turn: Turn) -> None:
         if turn.fault == "truncated":
@@ -200,6 +226,100 @@ class _Handler(BaseHTTPRequestHandler):
         if length is not None:
             self.send_header("Content-Length", str(length))
         self.end_headers()
+
+
+def refusal_of(wire: Wire, request: dict[str, Any], issued: dict[str, Any]) -> str | None:
+    """Why the provider of the model refuses a request, if it does."""
+    model = request["model"].rpartition("/")[2].replace(".", "-")
+    choice = request.get("tool_choice", "auto")
+    forced = (
+        choice.get("type") in ("any", "tool", "function")
+        if isinstance(choice, dict)
+        else choice == "required"
+    )
+    if model in CLAUDE_UNFORCED and forced:
+        return 'tool_choice: type "tool" and "any" are not supported for this model.'
+    if wire == "messages":
+        return _refused_message(model, request, issued)
+    if wire == "chat" and model.startswith("gemini-3"):
+        for message in request["messages"]:
+            for position, call in enumerate(message.get("tool_calls", ())[:1]):
+                if call.get("extra_content") != issued.get(call["id"]):
+                    return (
+                        "Function call is missing a thought_signature in functionCall parts."
+                        f" Additional data, function call `default_api:{call['function']['name']}`, position {position}."
+                    )
+    return None
+
+
+def _refused_message(model: str, request: dict[str, Any], issued: dict[str, Any]) -> str | None:
+    if "effort" in request.get("output_config", {}):
+        if model in CLAUDE_WITHOUT_EFFORT:
+            return "This model does not support the effort parameter."
+        if (level := request["output_config"]["effort"]) not in (
+            "low",
+            "medium",
+            "high",
+            "xhigh",
+            "max",
+        ):
+            return f"output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max', not {level!r}"
+    if model not in CLAUDE_UNFORCED:
+        return None
+    if (kind := request.get("thinking", {}).get("type", "adaptive")) != "adaptive":
+        return f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+    for name in ("temperature", "top_p", "top_k"):
+        if name in request:
+            return f"{name}: Sampling parameters are not supported for this model."
+    for at, message in enumerate(request["messages"]):
+        if message["role"] != "assistant":
+            continue
+        for block in message["content"]:
+            if block["type"] == "thinking" and block["signature"] != _signature(request, at):
+                return f"messages.{at}.content: Invalid `signature` in `thinking` block: bound to a different conversation"
+            if block["type"] == "tool_use" and issued.get(block["id"]) != message["content"]:
+                return f"messages.{at}.content: `thinking` blocks in an assistant message cannot be modified. They must remain as they were in the original response."
+    return None
+
+
+def _signature(request: dict[str, Any], messages: int) -> str:
+    """Of a thinking block: it is bound to all that stood before it."""
+    before = [request.get("system"), request.get("tools"), request["messages"][:messages]]
+    return hashlib.sha256(json.dumps(before).encode()).hexdigest()
+
+
+def _sign(wire: Wire, body: dict[str, Any], request: dict[str, Any], books: WireServer) -> None:
+    """Add what the particular models say beside their calls, and remember it."""
+    model = request["model"].rpartition("/")[2]
+    if wire == "messages" and model in CLAUDE_UNFORCED and "content" in body:
+        thought = {
+            "type": "thinking",
+            "thinking": "",
+            "signature": _signature(request, len(request["messages"])),
+        }
+        body["content"].insert(0, thought)
+        for call in [block for block in body["content"] if block["type"] == "tool_use"]:
+            call["id"] = f"toolu_{books.requests}_{call['id']}"
+            books.issued[call["id"]] = body["content"]
+    if wire == "chat" and model.startswith("gemini-3"):
+        for number, call in enumerate(body["choices"][0]["message"].get("tool_calls", ())):
+            call["id"] = f"function-call-{books.requests}-{number}"
+            if number == 0:  # of calls in parallel the first alone is signed
+                call["extra_content"] = {"google": {"thought_signature": f"sig{books.requests}=="}}
+                books.issued[call["id"]] = call["extra_content"]
+
+
+REFUSALS: dict[Wire, Callable[[str], Any]] = {
+    "messages": lambda sentence: {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": sentence},
+        "request_id": "req_1",
+    },
+    "chat": lambda sentence: [
+        {"error": {"code": 400, "message": sentence, "status": "INVALID_ARGUMENT"}}
+    ],
+    "responses": lambda sentence: {"error": {"type": "invalid_request_error", "message": sentence}},
+}
 
 
 def _arguments(given: Any) -> Any:

@@ -4,8 +4,10 @@ and whatever a client sends, it gets an answer.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
+import socket
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,6 +17,26 @@ from capex.errors import CapexError
 HOST = "127.0.0.1"
 BODY_MAX = 64 * 2**20  # bytes; a request with three pictures has a few million
 DRAIN_MAX = 4 * BODY_MAX  # of a refused body that is read past: no client sends more by mistake
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether the host of an address names this machine: localhost and what ends with it, the
+    loopback addresses in every form that a resolver takes (127.1, ::1, ::ffff:127.0.0.1), and the
+    unspecified address.
+    """
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(name))
+        except (OSError, UnicodeError):
+            return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback or address.is_unspecified
 
 
 class Refused(CapexError):

@@ -206,6 +206,14 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
         ({"names": ()}, "no task was named"),
         ({"parallel": 2, "ray": "auto"}, "--parallel 2 and --ray auto are two engines"),
         ({"tua": 0.5}, "there is no setting 'tua' of a campaign; valid: tau"),
+        (
+            {"arms": "capex"},
+            r"there is no setting 'arms' of a campaign; valid: arm, (?!.*\barms\b)",
+        ),
+        (
+            {"methods": "capex"},
+            r"no setting 'methods' of a campaign; valid: method, (?!.*\bmethods\b)",
+        ),
         ({"config": "nowhere.toml"}, "the config file nowhere.toml cannot be read: No such file"),
         ({"out": None}, "no run directory was named; write --out runs/NAME"),
         ({"branch": True}, "holds no run that could be branched"),
@@ -222,6 +230,7 @@ def test_the_impossible_is_refused_before_anything_is_written(shm, options, sent
     [
         ("arm = [", "is not TOML"),
         ("tua = 0.5", "there is no setting 'tua'"),
+        ("armz = 3", "there is no setting 'armz' of a campaign; valid: arm, arms, "),
         ("arms = 3", r"must hold tables: \[arms.NAME\]"),
         ("[arms.mine]\ntua = 1", r"there is no setting 'tua' of \[arms.mine\]"),
         ("[arms.base]\ntau = 0.5", "cannot be the name of an arm of your own"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import multiprocessing
@@ -370,11 +371,12 @@ def test_errors_that_will_not_pass_are_not_repeated(tmp_path):
 )
 def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monkeypatch, canary):
     monkeypatch.setenv("OPENAI_API_KEY", canary)
+    encoded = base64.b64encode(canary.encode()).decode().rstrip("=")
     reply = [
         (
             "act",
             {
-                "reasoning": f"the key is {canary}",
+                "reasoning": f"the key is {canary}, or {encoded}",
                 "delta_cm": [0, 0, 2],
                 "confidence": 0.9,
                 canary: 1,
@@ -386,7 +388,7 @@ def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monke
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(files) > 5
     forms = [canary, json.dumps(canary)[1:-1], json.dumps(canary, ensure_ascii=False)[1:-1]]
-    for form in forms:  # as JSON has it, with and without escapes
+    for form in (*forms, encoded[4:-4]):  # as JSON has it, with and without escapes
         assert not [p for p in files if form.encode() in p.read_bytes()]
 
 

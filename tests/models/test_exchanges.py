@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -24,7 +28,7 @@ from capex.models import (
 )
 from capex.models.body import parse
 from capex.models.cassette import Cassette
-from capex.models.exchanges import ExchangeLog, read_log
+from capex.models.exchanges import LOG, ExchangeLog, read_log
 from capex.models.openai_chat import calls_in_text
 from capex.models.probe import probe
 from capex.models.scripted import Scripted
@@ -72,6 +76,86 @@ def test_no_secret_is_kept(wire_name, tmp_path):
         assert b"cookie" not in content, name
     assert CANARY not in str(error.value)
     assert CANARY not in repr(model) + repr(vars(model))
+
+
+def _split(text: str, at: int, between: str) -> str:
+    return text[:at] + between + text[at:]
+
+
+# The canary as a server may give it back.
+ENCODINGS = {
+    "upper case": CANARY.upper(),
+    "base64": base64.b64encode(CANARY.encode()).decode(),
+    "base64 for URLs": base64.urlsafe_b64encode(CANARY.encode()).decode().rstrip("="),
+    "base64 of a header": base64.b64encode(f"Bearer {CANARY}\r\n".encode()).decode(),
+    "base64 of basic authorization": base64.b64encode(f"me:{CANARY}".encode()).decode(),
+    "base64 in lines": _split(base64.b64encode(CANARY.encode()).decode(), 11, "\r\n"),
+    "hex": CANARY.encode().hex(),
+    "HEX": CANARY.encode().hex().upper(),
+    "URL": quote(CANARY.replace("-", "%2D")),
+    "URL, every byte": "".join(f"%{byte:02x}" for byte in CANARY.encode()),
+    "URL, twice": "".join(f"%25{byte:02X}" for byte in CANARY.encode()),
+    "JSON escapes": "".join(f"\\u{ord(c):04x}" for c in CANARY),
+    "one JSON escape": CANARY.replace("c", "\\u0063", 1),
+    "JSON in JSON": json.dumps(json.dumps(CANARY.replace("c", "\\u0063", 1))),
+    "split by an escaped line break": _split(CANARY, 9, "\\n"),
+    "split by a control character": _split(CANARY, 9, "\x00"),
+    "bytes as Python shows them": "".join(f"\\x{byte:02x}" for byte in CANARY.encode()),
+    "HTML": "".join(f"&#{ord(c)};" for c in CANARY),
+    "HTML in hex": "".join(f"&#x{ord(c):X};" for c in CANARY),
+}
+
+
+@pytest.mark.parametrize("wire_name", WIRES)
+def test_no_encoded_secret_is_kept(wire_name, tmp_path):
+    """In errors, replies, arguments of calls, headers and what is no reply at all."""
+    with WireServer([]) as server:
+        model = client(wire_name, server)
+        for name, encoded in ENCODINGS.items():
+            header = "".join(c for c in encoded if c.isprintable())
+            said, headers = f"x {encoded} y", {"x-request-id": header}
+            server.turns += [
+                Turn(fault="http", status=500, message=said, headers=headers),
+                Turn(fault="body", body=f"<p>{said}".encode(), worked=True),
+                Turn(calls=[("act", {"reasoning": said, encoded: 1})], text=said),
+                Turn(fault="http", status=401, code=encoded, message=said),
+            ]
+            log = ExchangeLog(tmp_path / name.replace(" ", "-"))
+            model.complete(REQUEST, log)
+            with pytest.raises(ModelError) as error:
+                model.complete(REQUEST, log)
+            lines = [json.loads(line) for line in (log.folder / LOG).read_text().splitlines()]
+            assert len(lines) == 4
+            kept = [text for line in lines for text in _texts(line)] + [str(error.value)]
+            for text in kept:
+                # From the middle of what was sent: a line break or a clipping may have cut it.
+                assert encoded[12:30] not in text, (name, text)
+                assert header[12:30] not in text, (name, text)
+            assert sum(redact.REDACTED in text for text in kept) >= 8, name
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [t for pair in value.items() for inner in pair for t in _texts(inner)]
+    if isinstance(value, list):
+        return [t for inner in value for t in _texts(inner)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_what_is_no_key_stays_as_it_is(monkeypatch):
+    """Pictures, encrypted reasoning and words around a key are kept to the letter."""
+    monkeypatch.setenv("LAB_TOKEN", "nvapi-Ab_cd/12+34=")
+    blob = base64.b64encode(random.Random(0).randbytes(60_000)).decode()
+    words = (
+        "take the \\n new cup %20 100% of \\u00b0C &#8; C:\\new\\table &amp; sk-ok \u00e9\U0001f600"
+    )
+    for text in (blob, words, "\\", "%", "&#", ""):
+        assert redact.scrub(text) == text
+        assert redact.scrub({"a": [text, {text: 1}]}) == {"a": [text, {text: 1}]}
+    hidden = base64.b64encode(b"nvapi-Ab_cd/12+34=").decode()
+    assert redact.scrub(f"{words} {hidden} {words}").startswith(f"{words} [redacted]")
+    # Where a backslash stands before a key, it is no escape.
+    assert redact.scrub("C:\\nvapi-Ab_cd/12+34=!") == "C:\\[redacted]!"
 
 
 @pytest.mark.parametrize("wire_name", WIRES)

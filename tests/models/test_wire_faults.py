@@ -15,7 +15,8 @@ import httpx2
 import pytest
 
 from capex.campaign.ledger import Ledger
-from capex.models import ModelError, Observers, Picture, UserMessage, wire
+from capex.models import ModelError, Observers, Picture, Usage, UserMessage, wire
+from capex.models.prices import load_prices, worst_case
 from capex.models.retry import RetryPolicy
 from model_clients import (
     CANARY,
@@ -76,6 +77,16 @@ FAULTS = {
         "unknown",
         kind="server",
     ),
+    **{
+        str(status): Fault(
+            Turn(fault="http", status=status, worked=True),
+            f"http {status}",
+            "unknown",
+            kind="server",
+        )
+        for status in (504, 520, 522, 524, 598, 599)
+    },
+    "521": Fault(Turn(fault="http", status=521), "http 521", "no", kind="server"),
     "503": Fault(Turn(fault="http", status=503), "http 503", "no", kind="server"),
     "reset": Fault(Turn(fault="reset", worked=True), "connection", "unknown", kind="connection"),
     "no reply in time": Fault(
@@ -382,6 +393,22 @@ def test_the_ledger_equals_the_servers_books(wire_name):
         assert vars(totals.tokens) == {
             name: sum(getattr(u, name) for u in server.reported) for name in vars(USAGE)
         }
+
+
+@pytest.mark.parametrize("wire_name", WIRES)
+def test_zero_usage_is_not_a_free_request(wire_name):
+    """A server that counts nothing leaves the cost unknown; an empty answer to counted input is known."""
+    nothing, silent = Usage(0, 0, 0, 0), replace(USAGE, output=0, reasoning=0)
+    price = load_prices().find("gpt-6-astra")
+    ledger = Ledger(price)
+    with WireServer([replace(OK, usage=nothing), replace(OK, usage=silent)]) as server:
+        model = client(wire_name, server)
+        reply = model.complete(REQUEST, ledger)
+        assert (reply.usage, reply.attempts[0].billed) == (None, "yes")
+        assert (ledger.totals.missing_usage, ledger.totals.cost_usd) == (1, None)
+        assert ledger.spent_usd == worst_case(REQUEST, price)
+        assert model.complete(REQUEST, ledger).usage == silent
+        assert ledger.totals.missing_usage == 1
 
 
 @pytest.mark.parametrize("wire_name", WIRES)

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -295,3 +296,54 @@ except GLUnavailable as error:
     )
     assert words in out.stdout
     assert "Traceback" not in out.stderr
+
+
+OWN_WORLD = """
+from examples.my_world import TASKS, Table
+
+class Drawn(Table):
+    def observe(self, cameras=None, size=None):
+        import mujoco
+
+        model = mujoco.MjModel.from_xml_string(
+            "<mujoco><worldbody><light pos='0 0 3'/><geom size='.1' rgba='1 0 0 1'/></worldbody></mujoco>"
+        )
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        with mujoco.Renderer(model, 32, 32) as renderer:
+            renderer.update_scene(data)
+            assert renderer.render().any()
+        return super().observe(cameras, size)
+
+make = Drawn
+"""
+
+
+@pytest.mark.parametrize("loads_mujoco", ["at its import", "when it is made", "after a kitchen"])
+def test_an_own_world_draws_with_mujoco_where_there_is_no_display(tmp_path, loads_mujoco):
+    """By itself MuJoCo takes GLFW there, whose second context aborts the process."""
+    at_import, made = (
+        "import mujoco\n" + OWN_WORLD,
+        OWN_WORLD.replace(
+            "make = Drawn", "def make(*named):\n    import mujoco\n    return Drawn(*named)"
+        ),
+    )
+    code = {"at its import": at_import, "when it is made": made, "after a kitchen": OWN_WORLD}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/table.py").write_text(code[loads_mujoco])
+    first = 'worlds.make("kitchen:CloseFridge").close()' * (loads_mujoco == "after a kitchen")
+    script = f"""from capex import worlds
+from capex.worlds import Start
+{first}
+env = worlds.make("own.table:Touch")
+env.reset(Start("Touch", 0))
+for _ in range(2):
+    env.observe()
+print("drawn")"""
+    gone = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY")
+    environment = {k: v for k, v in os.environ.items() if k not in gone}
+    repository = Path(__file__).resolve().parents[2]
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(repository), *sys.path])
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, "drawn\n"), done.stderr

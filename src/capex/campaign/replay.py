@@ -87,6 +87,7 @@ class Recording(Model):
             episode.record.stand_in,
         )
         self.tools_in_text = self.name.startswith("chat-text:")
+        self.forces_calls = first.get("request", {}).get("tool_choice") != "auto"
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer; ModelError at the first request that differs."""

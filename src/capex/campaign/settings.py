@@ -259,11 +259,14 @@ def resolve(
 ) -> Settings:
     """`given` wins over `config`, that over the defaults; None says nothing. `dry`: without out."""
     file = _by_name(config or {})
-    tasks, tables = file.pop("tasks", ()), file.pop("arms", {})
+    tasks, arms = file.pop("tasks", ()), file.pop("arms", {})
+    tables = ("tasks", "arms", "methods")
+    for source, valid in ((given, OPTIONS), (config or {}, (*tables, *OPTIONS))):
+        for key in source:
+            name = key.replace("-", "_")
+            if name not in valid and name != "method" and source[key] is not None:
+                raise UnknownName("setting", key, ("method", *valid), where=" of a campaign")
     values = file | _by_name(given)
-    for name in values:
-        if name not in OPTIONS:
-            raise UnknownName("setting", name, ("tasks", "arms", *OPTIONS), where=" of a campaign")
     said = {name: OPTIONS[name].checked(name, value) for name, value in values.items()}
     listed = [names] if isinstance(names, str) else list(names)
     listed = listed or ([tasks] if isinstance(tasks, str) else [str(t) for t in tasks])
@@ -283,7 +286,7 @@ def resolve(
         )
     written = (key for source in (given, config or {}) for key in source if source[key] is not None)
     word = next((key for key in written if key in ("arm", "method")), "arm")
-    methods = _methods(said, tables, word, presets)
+    methods = _methods(said, arms, word, presets)
     if "prompt" in said and len(methods) > 1:
         raise CapexError(
             f"--prompt fills the prompt of one {word}, and {len(methods)} {word}s were named;"

@@ -63,7 +63,7 @@ def run_episode(
     hooks: Hooks = NO_HOOKS,
 ) -> Episode:
     """Run one attempt from a start with what memory knows so far."""
-    method = method.at(env.spec.name)
+    method, model = method.at(env.spec.name), with_defaults(model)
     asked = hooks.clock()
     hooks.begin(env, start)
     began = hooks.clock()
@@ -81,7 +81,7 @@ def run_episode(
         weights=trust.weights,
         hints=hooks.hints,
         template=hooks.template,
-        json_form=with_defaults(model).tools_in_text,
+        json_form=model.tools_in_text,
     )
     shown = context.skeleton_text, context.references, context.labels, trust.weights
     hooks.tell(Remembered(*shown))

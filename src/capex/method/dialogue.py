@@ -1,8 +1,9 @@
 """One decision: rounds with the model until there is a plan.
 
-At most so many rounds, of which the last allows only `act`. Perception is answered at once, defects
-are sent back. A decision that brings no act is spent without motion, also one in which the model
-talks until its context is full; errors of the model leave as exceptions.
+At most so many rounds, of which the last allows only `act`: the request says so, or, to a model
+that refuses to have its calls forced, a sentence at its end. Perception is answered at once,
+defects are sent back. A decision that brings no act is spent without motion, also one in which the
+model talks until its context is full; errors of the model leave as exceptions.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from capex.worlds import Env
 NO_CALL = "Your reply held no tool call. Answer with tool calls only."
 CUT_OFF = "Your reply was cut off at the token limit. Answer with a shorter plan."
 ONLY_ACT = "Only act is allowed in the last round."
+LAST_ROUND = "This is the last round: answer with act and nothing else."
 NO_PLAN = "spent without motion: no valid act in {} rounds ({})"
 TOO_LONG = (
     "spent without motion: after round {} the decision no longer fitted the model's context ({})"
@@ -99,10 +101,11 @@ class Dialogue:
             last, now = number == self._rounds, self._hooks.clock()
             if number > 1 and now >= self._until:
                 raise TimeOver
+            forced = self._model.forces_calls
             request = replace(
                 self._request,
-                messages=tuple(messages),
-                tool_choice="act" if last else "required",
+                messages=tuple(messages) if forced or not last else _last_round(messages),
+                tool_choice=("act" if last else "required") if forced else "auto",
                 deadline_s=min(max(1.0, deadline - now), max(0.0, self._until - now)),
             )
             try:
@@ -170,6 +173,16 @@ def _first(observation: Observation, references: Sequence[Picture]) -> UserMessa
         return observation.message
     head = Text("Start images of the reference episodes:")
     return UserMessage((head, *references, Text("The present scene:"), *observation.message.parts))
+
+
+def _last_round(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages, with the sentence that only act is allowed now. It belongs into the newest
+    result of a call, where there is one: text behind results makes some models end their turn.
+    """
+    *before, newest = messages
+    if isinstance(newest, ToolResult):
+        return (*before, replace(newest, text=f"{newest.text}\n{LAST_ROUND}"))
+    return (*messages, UserMessage((Text(LAST_ROUND),)))
 
 
 def _locate(pixel: Locate, sight: Sight) -> tuple[LocatedPoint, str]:

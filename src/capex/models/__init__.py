@@ -236,6 +236,7 @@ class Model(Protocol):
     price_name: str  # the name to look up in the price table
     stand_in: bool  # the pilot, a script: its results say nothing about any foundation model
     tools_in_text: bool = False  # it writes calls as JSON text; the system prompt shows it how
+    forces_calls: bool = True  # a request may require a call; where not, `auto` is all it takes
     computes_here: bool = False  # with the core that an episode holds, not elsewhere while it waits
     chat_settings: ChatSettings | None = None  # of a chat: model
 
@@ -260,7 +261,7 @@ class Wrapped(Model):
     def __init__(self, model: Model):
         self._model = model
         self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
-        for name in ("tools_in_text", "computes_here", "chat_settings"):
+        for name in ("tools_in_text", "forces_calls", "computes_here", "chat_settings"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
 

@@ -1,8 +1,10 @@
 """`anthropic:NAME`: Anthropic's Messages API. Needs the extra: pip install "capex[anthropic]". The
 key comes from ANTHROPIC_API_KEY.
 
-A cache mark stands after the system text, so that tools and system are cached. Thinking stays off:
-it does not go together with a tool call being required.
+A cache mark stands after the system text, so that tools and system are cached. Thinking is left to
+the model's default, which is always on for the newest ones. Inside a decision every block of a
+reply goes back verbatim, thinking included: the API refuses edited ones. Which model takes what is
+in `claude`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from capex.errors import CapexError
-from capex.models import Answer, AssistantMessage, Message, Request, ToolCall, ToolResult, Usage
+from capex.models import (
+    Answer,
+    AssistantMessage,
+    Message,
+    Request,
+    ToolCall,
+    ToolResult,
+    Usage,
+    claude,
+)
 from capex.models.body import ProviderFailure, argument_object, pieces, tokens
 from capex.models.http import Dialect, HttpModel
 from capex.models.retry import RetryPolicy
@@ -39,11 +50,13 @@ def make(rest: str, *, base_url: str | None = None, policy: RetryPolicy | None =
     key, url = key_from(KEY, name), check_url(url, "ANTHROPIC_BASE_URL")
     client = connect(anthropic.Anthropic, key, url)
     endpoint = Endpoint(anthropic, client.messages.with_raw_response.create, KEY)
-    return HttpModel(name, rest, Dialect(body_of, answer_of, usage_of), endpoint, policy)
+    dialect = Dialect(body_of, answer_of, usage_of)
+    forces = claude.forces_calls(rest)
+    return HttpModel(name, rest, dialect, endpoint, policy, forces_calls=forces)
 
 
 def body_of(model: str, request: Request) -> dict[str, Any]:
-    """The request as the Messages API takes it; effort has no counterpart without thinking."""
+    """The request as the Messages API takes it."""
     sampling = request.sampling
     body: dict[str, Any] = {
         "model": model,
@@ -62,6 +75,8 @@ def body_of(model: str, request: Request) -> dict[str, Any]:
         choices = {"auto": {"type": "auto"}, "required": {"type": "any"}}
         named = {"type": "tool", "name": request.tool_choice}
         body["tool_choice"] = choices.get(request.tool_choice, named)
+    if (effort := claude.effort(model, sampling.effort)) is not None:
+        body["output_config"] = {"effort": effort}
     chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
     return body | {k: v for k, v in chosen.items() if v is not None}
 

@@ -87,6 +87,7 @@ class Cassette(Model):
         self.price_name: str = first.get("price_name", "")
         self.stand_in: bool = first.get("stand_in", False)
         self.tools_in_text = self.recorded_name.startswith("chat-text:")
+        self.forces_calls = first.get("request", {}).get("tool_choice") != "auto"
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer or failure; ModelError of kind cassette when there is none."""

@@ -34,7 +34,7 @@ from capex.models import (
     pictures,
 )
 from capex.models.pictures import ImageFormat
-from capex.models.redact import scrubbed_line, secrets
+from capex.models.redact import NO_SECRETS, scrubbed_line, secrets
 
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
@@ -90,7 +90,7 @@ class ExchangeLog:
         times = {"latency_s": round(attempt.latency_s, 4)}
         if attempt.waited_s:
             times["waited_s"] = round(attempt.waited_s, 4)
-        append(self.folder / TIMES, scrubbed_line({**named, **times}, []), flush=False)
+        append(self.folder / TIMES, scrubbed_line({**named, **times}, NO_SECRETS), flush=False)
 
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt paid for before the episode was cut off is written as if it were made now."""

@@ -56,11 +56,13 @@ class HttpModel(Model):
         policy: RetryPolicy | None = None,
         chat_settings: ChatSettings | None = None,
         tools_in_text: bool = False,
+        forces_calls: bool = True,
     ):
         self.name, self.price_name = name, model
         # The pilot or an apprentice behind a server (`capex pilot serve`) remains a stand-in.
         self.stand_in = model.partition(":")[0] in ("pilot", "apprentice")
         self.chat_settings, self.tools_in_text = chat_settings, tools_in_text
+        self.forces_calls = forces_calls
         self._dialect, self._endpoint, self._policy = dialect, endpoint, policy or RetryPolicy()
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
@@ -90,7 +92,9 @@ class HttpModel(Model):
             waited_s = clock.now() - waiting
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The request as the provider takes it."""
+        """The request as the provider takes it; a model that refuses to be forced is not."""
+        if not self.forces_calls:
+            request = replace(request, tool_choice="auto")
         return self._dialect.body(self.price_name, request)
 
     def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
@@ -106,6 +110,8 @@ class HttpModel(Model):
         body, kept = parse(response.content), redact.allowed_headers(headers)
         readable = body if isinstance(body, Mapping) else {}
         usage = self._dialect.usage(readable)
+        if usage is not None and not usage.fresh + usage.cached + usage.cache_write:
+            usage = None  # no request is empty: this server does not count, which is not free
         attempt = partial(
             RequestAttempt, latency_s=0.0, usage=usage, http_status=status, body=body, headers=kept
         )

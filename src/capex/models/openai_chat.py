@@ -26,6 +26,7 @@ from capex.models import (
     ToolResult,
     Usage,
     UserMessage,
+    claude,
     wire,
 )
 from capex.models.body import (
@@ -45,8 +46,9 @@ KEY = "CAPEX_CHAT_API_KEY"
 NO_KEY = "none"  # the SDK insists on one
 PAPER = ChatSettings()
 IN_TEXT = "text_"  # begins the id of a call that was read from text
-# a server that sends one takes it back within the decision
-REASONING_FIELDS = ("reasoning_content", "reasoning")
+# Fields of a reply's message that are written anew for the next round. All others go back as they
+# came: reasoning_content, reasoning_details, Gemini's extra_content with its thought signature, ..
+REWRITTEN = ("role", "content", "refusal", "tool_calls", "function_call")
 SCAN_CHARACTERS = 100_000_000  # bounds the search for JSON in a hostile text to about a second
 _OBJECT = re.compile(r'\{\s*"')
 TOOLS_IN_TEXT = """
@@ -85,7 +87,8 @@ def make(
     client.organization = client.project = None
     endpoint = wire.Endpoint(openai, client.chat.completions.with_raw_response.create, KEY)
     dialect = Dialect(partial(body_of, chat=chat, tools_in_text=tools_in_text), answer_of, usage_of)
-    return HttpModel(name, model, dialect, endpoint, policy, chat, tools_in_text)
+    forces = claude.forces_calls(model)  # behind LiteLLM, OpenRouter and the like
+    return HttpModel(name, model, dialect, endpoint, policy, chat, tools_in_text, forces)
 
 
 def make_text(
@@ -155,21 +158,37 @@ def _messages(system: str, request: Request, as_functions: bool) -> list[dict[st
 
 
 def _assistant(message: AssistantMessage, native: list[ToolCall]) -> dict[str, Any]:
-    sent: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    """A reply as the server sent it, fields that are unknown here included; what is broken in its
+    calls is replaced.
+    """
+    received = message.replay[0] if message.replay else {}
+    content = received.get("content")
+    sent: dict[str, Any] = {
+        "role": "assistant",
+        "content": content if content and isinstance(content, list) else message.text or None,
+    }
     if native:
-        sent["tool_calls"] = [
-            {
-                "id": c.id,
-                "type": "function",
-                "function": {"name": c.name, "arguments": json.dumps(argument_object(c.arguments))},
-            }
-            for c in native
-        ]
+        listed = _listed_calls(received)
+        sent["tool_calls"] = [_sent_call(call, listed.get(call.id, {})) for call in native]
     elif not message.text:
         calls = [{"tool": c.name, "arguments": argument_object(c.arguments)} for c in message.calls]
         sent["content"] = json.dumps({"calls": calls})
-    replayed = [item.items() for item in message.replay]
-    return sent | {k: v for items in replayed for k, v in items if k in REASONING_FIELDS}
+    unknown = {k: v for k, v in received.items() if k not in REWRITTEN and v is not None}
+    return sent | unknown
+
+
+def _sent_call(call: ToolCall, received: Mapping[str, Any]) -> dict[str, Any]:
+    """A call as it was received, unless its arguments are no JSON object: templates insist on one.
+    Signatures hold for the text as it was, so one that can be read is not written anew.
+    """
+    try:
+        readable = isinstance(loads(call.arguments), dict)
+    except ValueError:
+        readable = False
+    arguments = call.arguments if readable else json.dumps(argument_object(call.arguments))
+    function = {**received.get("function", {}), "name": call.name, "arguments": arguments}
+    known = {"id": call.id, "type": "function", "function": function}
+    return {k: v for k, v in received.items() if v is not None} | known
 
 
 def _parts(message: UserMessage | ToolResult) -> list[dict[str, Any]]:
@@ -201,9 +220,7 @@ def answer_of(body: Mapping[str, Any]) -> Answer | ProviderFailure | None:
         return None
     text = _text(message.get("content")) or _text(message.get("refusal"))
     calls = _native_calls(message) or calls_in_text(text)
-    reasoning = {k: message[k] for k in REASONING_FIELDS if isinstance(message.get(k), str)}
-    cut_off = choice.get("finish_reason") == "length"
-    return Answer(calls, text, cut_off, (reasoning,) if reasoning else ())
+    return Answer(calls, text, choice.get("finish_reason") == "length", (message,))
 
 
 def _text(content: Any) -> str:
@@ -213,17 +230,23 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _native_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+def _listed_calls(message: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The calls that a message lists, by their ids; a missing or repeated id is made up."""
     listed = message.get("tool_calls")
-    calls: dict[str, ToolCall] = {}
+    calls: dict[str, Mapping[str, Any]] = {}
     for number, item in enumerate(listed if isinstance(listed, list) else ()):
-        function = item.get("function") if isinstance(item, dict) else None
-        if isinstance(function, dict):
+        if isinstance(item, dict) and isinstance(item.get("function"), dict):
             call_id = str(item.get("id") or f"call_{number}")
-            call_id = call_id if call_id not in calls else f"{call_id}_{number}"
-            name, arguments = function.get("name"), raw_arguments(function.get("arguments"))
-            calls[call_id] = ToolCall(call_id, str(name or ""), arguments)
-    return tuple(calls.values())
+            calls[call_id if call_id not in calls else f"{call_id}_{number}"] = item
+    return calls
+
+
+def _native_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    listed = ((call_id, item["function"]) for call_id, item in _listed_calls(message).items())
+    return tuple(
+        ToolCall(call_id, str(f.get("name") or ""), raw_arguments(f.get("arguments")))
+        for call_id, f in listed
+    )
 
 
 def calls_in_text(text: str) -> tuple[ToolCall, ...]:

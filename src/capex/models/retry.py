@@ -6,7 +6,7 @@
 | connection lost after sending | yes | unknown |
 | read deadline passed after sending | once (it may be billed twice) | unknown |
 | HTTP 408, 409, 429 | yes | no |
-| HTTP 5xx | yes | no; unknown behind a gateway (502, 504) |
+| HTTP 5xx | yes | no; unknown where a gateway gave up (`GATEWAY_GAVE_UP`) |
 | HTTP 200 with a passing fault, or that cannot be read | yes | by its usage, unknown without |
 | quota, authentication, permission, not found, bad request, too long for the context | no | no |
 | a body of more than 8 MB | no | unknown |
@@ -47,6 +47,9 @@ PASSING_CODE = re.compile(
 PASSING_KINDS = ("rate_limit", "timeout", "conflict", "server")
 NO_CREDIT = "the provider says that the account has no credit left"
 TOO_LONG = "the request is too long for the model"
+# A gateway or a proxy answered in place of the server, which may have done the work (520, 522 and
+# 524 are Cloudflare's, 598 and 599 those of other proxies).
+GATEWAY_GAVE_UP = (502, 504, 520, 522, 524, 598, 599)
 MESSAGE_CHARACTERS = 300
 # HTTP status -> kind of the error, and a sentence
 MEANINGS = {
@@ -129,7 +132,7 @@ def refused(
     else:
         refusal = ("bad_request", "the server refused the request {detail}")
         kind, sentence = MEANINGS.get(status, refusal)
-    billed: Billed = "unknown" if status in (502, 504) else "no"
+    billed: Billed = "unknown" if status in GATEWAY_GAVE_UP else "no"
     return kind, kind in PASSING_KINDS, billed, sentence.format(detail=f"({detail})", key=key)
 
 

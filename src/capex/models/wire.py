@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from capex.errors import CapexError
+from capex.loopback import is_this_machine
 from capex.models import Billed, ModelError, RequestAttempt, redact
 from capex.models.retry import RetryPolicy, Sent, clip
 
@@ -76,12 +77,18 @@ class Endpoint:
 
 
 def connect(client: Callable[..., Any], key: str, url: str, **more: Any) -> Any:
-    """An SDK's client over our HTTP; proxies and certificates are those of the machine."""
+    """An SDK's client over our HTTP. Proxies and certificates are those of the machine, but what
+    goes to this machine itself goes through no proxy.
+    """
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    # With a transport of its own, a client does not look for proxies.
+    here = is_this_machine(urlsplit(url).hostname or "")
     http_client = httpx2.Client(
+        transport=httpx2.HTTPTransport(limits=limits) if here else None,
         event_hooks={"request": [_time], "response": [_bound]},
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
-        limits=httpx2.Limits(max_keepalive_connections=0),
+        limits=limits,
     )
     return client(api_key=key, base_url=url, max_retries=0, http_client=http_client, **more)
 

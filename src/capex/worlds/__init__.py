@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -237,6 +238,8 @@ def make(name: str, **options: Any) -> Env:
     if task not in module.TASKS:
         raise unknown_task(world, task)
     env: Env = module.make(world, task, **options)
+    if world not in WORLDS:
+        _draw_without_display()
     return env
 
 
@@ -307,6 +310,14 @@ def _offered(world: str, attribute: str, what: str) -> Any:
 GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 
 
+def _draw_without_display() -> None:
+    """After foreign code: if it has loaded MuJoCo, it may draw on a machine without a display."""
+    if "mujoco" in sys.modules:
+        from capex.worlds import render
+
+        render.serve_mujoco()
+
+
 def _module(world: str):  # type: ignore[no-untyped-def]
     """A world's module; a name with a dot in it is a module of the user's own."""
     if world.startswith(RIG) or world in TWINS:
@@ -330,6 +341,7 @@ def _module(world: str):  # type: ignore[no-untyped-def]
             f"the world '{world}' is named like a module, but it cannot be imported ({error}); is"
             " it on the path?"
         ) from None
+    _draw_without_display()
     for name in ("TASKS", "make"):
         if not hasattr(module, name):
             needs = "TASKS (name -> TaskInfo) and make(world, task)"

@@ -61,6 +61,19 @@ def renderer_name() -> str:
     return _drawing.run(_renderer_name)
 
 
+def serve_mujoco() -> None:
+    """Let MuJoCo's own renderer, in a world of the user's, draw where ours does. By itself it takes
+    GLFW unless MUJOCO_GL says otherwise, and aborts the process where there is no display.
+    """
+    if sys.platform == "linux" and not os.environ.get("MUJOCO_GL", "").strip():
+        mujoco.GLContext = mujoco.gl_context.GLContext = _context_for_mujoco
+
+
+def _context_for_mujoco(width: int, height: int) -> Any:
+    """A context of the backend in use; GLUnavailable if none loads."""
+    return importlib.import_module(f"mujoco.{backend()}").GLContext(width, height)
+
+
 def _renderer_name() -> str:
     _ensure_context()
     _context.make_current()
