@@ -199,7 +199,9 @@ def test_a_device_that_stays_busy_is_a_sentence(tmp_path, monkeypatch, faults, w
     monkeypatch.setattr(realsense, "PAUSES_S", (0.01, 0.02, 0.03))
     soft = SoftD435(bus=Bus(tmp_path / "bus.log", opening_s=0.0, **faults))
     front = camera(soft)
-    with pytest.raises(RigFault, match=rf"camera front: {what} in 4 tries \(.*(busy|power)") as fault:
+    with pytest.raises(
+        RigFault, match=rf"camera front: {what} in 4 tries \(.*(busy|power)"
+    ) as fault:
         front.start()
     for word in ("USB 3 port", "powered USB 3 hub", "cable", "V4L2", "RSUSB"):
         assert word in str(fault.value)
