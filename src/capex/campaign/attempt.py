@@ -57,11 +57,12 @@ from capex.models.redact import clean, scrub, secrets
 from capex.run import LoadedEpisode, readable
 from capex.run.files import laid_out
 from capex.run.pace import Rate
+from capex.run.requests import announce_rig
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.worlds import Env, Start
-from capex.worlds.robots import one_robot
+from capex.worlds.robots import one_robot, person_stops, rig_process
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.
@@ -245,6 +246,8 @@ def run_attempt(
         if prefix is not None:
             start = Start(env.spec.task, prefix.record.start, prefix.record.seed)
         try:
+            if (rig := rig_process(env)) is not None:  # before anything moves
+                announce_rig(run_dir, *rig)
             with arranging, screens:
                 episode = demonstrator.attempt(env, start, job.memory, hooks)
             for png in episode.pictures.values():
@@ -270,7 +273,7 @@ def run_attempt(
             asking.over()
             return summarize(LoadedEpisode(chain.path.name, path, record, timing))
         except RigFault as fault:
-            seconds, kept = ending.seconds, ending.early(str(fault))
+            seconds, kept = ending.seconds, ending.early(str(fault), person_stops(env))
             over = not recovered(env, operator, fault, lease.check)
             return Invalid(fault, False, False, seconds, kept, over)
         except (ModelError, PhysicsDiverged) as error:
@@ -280,7 +283,8 @@ def run_attempt(
                 ending.untried()
                 return Invalid(error, lasting, counts, seconds, None)
             continues = continues and not robot
-            path = ending.invalid(str(error), counts, continues, progress.answered_s)
+            stops = person_stops(env)
+            path = ending.invalid(str(error), counts, continues, progress.answered_s, stops)
             return Invalid(error, lasting, counts, seconds, path)
         except BudgetExceeded as spent:
             ending.early(str(spent))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from capex.models.redact import scrub
 from capex.run.files import write_json
 from capex.run.writing import BEGUN, EpisodeWriter
 from capex.worlds import Env
-from capex.worlds.robots import recover
+from capex.worlds.robots import person_stops, recover
+
+Stops = Sequence[Mapping[str, Any]]  # who stopped the arms, and after which step
 
 
 @dataclass
@@ -62,13 +64,15 @@ class Ending:
         (attempt_dir / BEGUN).unlink(missing_ok=True)
         return attempt_dir
 
-    def invalid(self, error: str, counts: bool, continues: bool, answered_s: float) -> Path:
+    def invalid(
+        self, error: str, counts: bool, continues: bool, answered_s: float, stops: Stops = ()
+    ) -> Path:
         """Keep it as an invalid attempt; `continues`: the next one begins with its exchanges."""
         times = self._times() | {"answered_s": answered_s}
-        note = self._note(error, counts, continues)
+        note = self._note(error, counts, continues, stops)
         return self.committed(self.writer.commit_invalid(note, times, {}, continues=continues))
 
-    def early(self, why: str) -> Path | None:
+    def early(self, why: str, stops: Stops = ()) -> Path | None:
         """It was cut off: keep what a robot has begun, of any other attempt the exchanges, with
         which the next one continues.
         """
@@ -78,7 +82,7 @@ class Ending:
             self.writer.discard()
         elif self.writer.folder.is_dir():
             with contextlib.suppress(OSError):  # on a full disk; the next command keeps it
-                note = self._note(why, counts=False, continues=False)
+                note = self._note(why, counts=False, continues=False, stops=stops)
                 return self.committed(self.writer.commit_invalid(note, self._times(), {}))
         return None
 
@@ -96,8 +100,10 @@ class Ending:
         note = self._note("killed", counts=False, continues=False)
         write_json(self.writer.folder / BEGUN, note | {"timing": self._times()})
 
-    def _note(self, error: str, counts: bool, continues: bool) -> dict[str, Any]:
-        what = {"error": error, "counts": counts, "continues": continues}
+    def _note(self, error: str, counts: bool, continues: bool, stops: Stops = ()) -> dict[str, Any]:
+        what: dict[str, Any] = {"error": error, "counts": counts, "continues": continues}
+        if stops:
+            what["rig"] = {"stops": list(stops)}  # where a record has them, too
         rest = {"position": self.position, "ledger": self.ledger.as_json()}
         note: dict[str, Any] = scrub({**self.facts, **what, **rest})
         return note
@@ -106,7 +112,11 @@ class Ending:
 def recovered(
     env: Env, operator: Operator | None, fault: RigFault, check: Callable[[], None]
 ) -> bool:
-    """Whether the rig is fine again: somebody says so, and nothing contradicts."""
+    """Whether the rig is fine again: somebody says so, and nothing contradicts. What a person has
+    stopped no stand-in lets go on.
+    """
+    if operator is not None and operator.stand_in and person_stops(env):
+        return False
     with contextlib.suppress(Stopped, OperatorLeft):
         while operator is not None and operator.recover(fault, check):
             try:

@@ -11,6 +11,8 @@ between decisions.
     RUN/requests/wheel/CHAIN/0007.json   somebody wants to drive an attempt from here on, and where
                                          to call them
     ..                      0007.driven  what was driven, a line each time
+    RUN/requests/rig.json                written by the collector: the process that owns the robot,
+                                         which people stop without it
 
 A request is for the campaign that runs: the next one begins by removing what is left of it. Words
 are for one attempt; one that continues a cut-off attempt is told them again where they were told.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,8 +71,35 @@ def forget(run: Path) -> None:
     for folder in (run / REQUESTS, *(run / REQUESTS).glob("*/*")):
         remove_leftovers(folder)
     _arranged_file(run).unlink(missing_ok=True)
+    _rig_file(run).unlink(missing_ok=True)
     for wish_left in (run / REQUESTS / WHEEL).glob("*/*.json"):
         wish_left.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RunningRig:
+    """The process that owns the robot of a running campaign."""
+
+    rig: str
+    process: int
+    host: str
+
+
+def announce_rig(run: Path, rig: str, process: int) -> None:
+    """Say which process of this machine a person's stop has to reach; returns once it is on
+    disk.
+    """
+    (run / REQUESTS).mkdir(exist_ok=True)
+    write_json(_rig_file(run), asdict(RunningRig(rig, process, socket.gethostname())))
+
+
+def running_rig(run: Path) -> RunningRig | None:
+    """The process that was announced last; it may have ended since."""
+    try:
+        said = read_json(_rig_file(run))
+        return RunningRig(str(said["rig"]), int(said["process"]), str(said["host"]))
+    except (OSError, DamagedFile, KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -237,6 +267,10 @@ def _wish_file(run: Path, chain: str, start: int) -> Path:
 
 def _arranged_file(run: Path) -> Path:
     return run / REQUESTS / "arranged.json"
+
+
+def _rig_file(run: Path) -> Path:
+    return run / REQUESTS / "rig.json"
 
 
 def _told_file(run: Path, chain: str, start: int) -> Path:

@@ -20,6 +20,7 @@ from capex.studio.guard import Guard, Refused
 from capex.studio.library import Library
 from capex.studio.rooms import ROOMS
 from capex.studio.rooms.room import Studio
+from capex.studio.stopping import RigStops
 
 TYPES = {
     ".html": "text/html",
@@ -51,6 +52,7 @@ def application(library: Library, address: Address, drives: tuple[str, ...] = ()
     studio = Studio(library, drives)
     studio.read_ahead()
     routes: list[BaseRoute] = [Route("/api/studio", get(lambda _: _about(studio)))]
+    routes += RigStops(studio).routes()
     for room in ROOMS:
         routes += room.routes(studio)
     routes += [Route(f"/{name}", _file(content, name)) for name, content in static_files().items()]

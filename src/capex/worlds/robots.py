@@ -41,6 +41,20 @@ def stop(env: Env) -> None:
         halt()
 
 
+def rig_process(env: Env) -> tuple[str, int] | None:
+    """The name of a rig and the process that owns its arms, opened now if need be; None of other
+    worlds.
+    """
+    give: Callable[[], tuple[str, int]] | None = getattr(env, "rig_process", None)
+    return give() if give is not None else None
+
+
+def person_stops(env: Env) -> Sequence[Mapping[str, Any]]:
+    """Who stopped the arms of a rig since its reset, and after which step."""
+    give: Callable[[], Sequence[Mapping[str, Any]]] | None = getattr(env, "person_stops", None)
+    return give() if give is not None else ()
+
+
 def glimpse(env: Env, cameras: Sequence[str], size: tuple[int, int]) -> dict[str, Image]:
     """What one sees who acts at every tick: a rig's newest pictures, without waiting until its arms
     keep still; of other worlds the present.

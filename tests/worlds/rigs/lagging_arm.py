@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pressing import press
 
 from capex.errors import RigFault
 from capex.pose import DOWN, Pose, angle_between, rotation_matrix, rotation_vector
@@ -39,7 +41,7 @@ class StandingClock:
 
 class LaggingArm:
     """Options: `start_m` (base frame), `mount_m`, `lag_s`, `sag_m`, `control`, `log`, `policy`,
-    `lock_step`.
+    `lock_step`; `pressed_at`, the command during which a person presses stop.
     """
 
     fleet: dict[str, LaggingArm] = {}  # noqa: RUF012 - the arms of this process, for their distance
@@ -58,6 +60,7 @@ class LaggingArm:
         self.time_s = self.now_s()
         self.frozen: ArmReading | None = None
         self.last: Pose | None = None
+        self.commands = 0
         LaggingArm.fleet[name] = self
         self.file = open(options["log"], "a") if "log" in options else None  # noqa: SIM115
 
@@ -122,6 +125,9 @@ class LaggingArm:
         self.advance()
         goal = Pose(T_mount_tip.position_m + self.mount_m, T_mount_tip.rotation)
         bad, back = self.outside(goal) if "policy" in self.options else ("", False)
+        self.commands += 1
+        if self.commands == self.options.get("pressed_at"):
+            press(os.getpid(), wait=False)
         self.note("command", to=[round(float(c), 5) for c in goal.position_m], bad=bad, back=back)
         if self.told("error") is None:
             self.goal = T_mount_tip

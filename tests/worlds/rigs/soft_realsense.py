@@ -1,7 +1,12 @@
-"""The vendor's `software_device` as a D435 in front of a box and a wall, with controls that change its pictures."""
+"""The vendor's `software_device` as a D435 in front of a box and a wall, with controls that change its pictures.
+
+It has the real ones' defect, too: while one camera of a machine is being started, the vendor's library fails for every other one.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -14,6 +19,9 @@ import pyrealsense2 as rs
 from capex.worlds.rigs.realsense import RealSenseCamera
 
 SIZE = (64, 36)
+BUSY = "xioctl(VIDIOC_S_FMT) failed, errno=16 Last Error: Device or resource busy"
+POWER = "failed to set power state"
+OPENING_S = 0.3  # from open to the first picture; a real one takes longer
 SERIAL = "123456789012"
 BASELINE_M = 0.05  # depth is seen from so far to the left of colour
 FOCAL = {"color": 60.0, "depth": 50.0}
@@ -34,10 +42,99 @@ CONTROLS = {
 }
 
 
+class Bus:
+    """The USB ports of a machine, on which one device at a time can be started. `log` has every try, of all processes.
+
+    `busy`: how many times this device refuses to open though nobody else is being started, and `unlisted`: to be listed.
+    """
+
+    def __init__(self, log: Path, busy: int = 0, unlisted: int = 0, opening_s: float = OPENING_S):
+        self._log, self._busy, self._unlisted, self._opening_s = log, busy, unlisted, opening_s
+        self._taken: int | None = None
+
+    def list(self) -> None:
+        """The library asks what is plugged in."""
+        self._unlisted -= 1
+        if self._unlisted >= 0 or not self._take():
+            self._refuse(POWER)
+        self._leave()
+
+    def open(self) -> None:
+        """A sensor is opened; until `started` or `closed` no other device can be."""
+        if self._taken is not None:
+            return
+        self._busy -= 1
+        if self._busy >= 0:
+            self._refuse((BUSY, POWER)[self._busy % 2])
+        if not self._take():
+            self._refuse(BUSY)
+        time.sleep(self._opening_s)
+
+    def started(self) -> None:
+        """It delivers."""
+        self._note("started")
+        self._leave()
+
+    def closed(self) -> None:
+        """It does not any more, or never did."""
+        self._leave()
+
+    def _take(self) -> bool:
+        self._taken = os.open(self._log.with_suffix(".bus"), os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(self._taken, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._leave()
+        return self._taken is not None
+
+    def _leave(self) -> None:
+        if self._taken is not None:
+            os.close(self._taken)
+        self._taken = None
+
+    def _refuse(self, text: str) -> None:
+        self._note(text)
+        raise RuntimeError(text)
+
+    def _note(self, line: str) -> None:
+        with open(self._log, "a") as log:
+            log.write(line + "\n")
+
+
+class _Over:
+    """One of the vendor's objects, with something of our own before it."""
+
+    def __init__(self, vendors: Any, bus: Bus):
+        self._vendors, self._bus = vendors, bus
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._vendors, name)
+
+
+class _Sensor(_Over):
+    def open(self, profiles: Any) -> None:
+        self._bus.open()
+        self._vendors.open(profiles)
+
+    def start(self, syncer: Any) -> None:
+        self._vendors.start(syncer)
+        self._bus.started()
+
+    def close(self) -> None:
+        self._bus.closed()
+        self._vendors.close()
+
+
+class _Device(_Over):
+    def query_sensors(self) -> list[Any]:
+        return [_Sensor(sensor, self._bus) for sensor in self._vendors.query_sensors()]
+
+
 class SoftD435:
     """Delivers pictures whose first pixel tells their number, until it is told otherwise."""
 
-    def __init__(self, serial: str = SERIAL):
+    def __init__(self, serial: str = SERIAL, bus: Bus | None = None):
+        self.bus = bus
         self.device = rs.software_device()
         for key, text in (INFO | {"serial_number": serial}).items():
             self.device.register_info(getattr(rs.camera_info, key), text)
@@ -63,7 +160,10 @@ class SoftD435:
 
     def devices(self) -> list[Any]:
         """What is plugged in."""
-        return [self.device] if self.plugged else []
+        if self.bus is None:
+            return [self.device] if self.plugged else []
+        self.bus.list()
+        return [_Device(self.device, self.bus)] if self.plugged else []
 
     def _feed(self) -> None:
         while self.plugged:
@@ -117,14 +217,16 @@ def _stream(kind: str, uid: int, size: tuple[int, int], fps: int) -> Any:
 
 
 def soft_camera(options: Mapping[str, Any], name: str, size: tuple[int, int]) -> RealSenseCamera:
-    """A driver for a rig file: it is unplugged when the file `unplug` appears."""
+    """A driver for a rig file: unplugged when the file `unplug` appears; on the `bus` of other cameras with that log."""
     own = dict(options)
-    flag, soft = Path(own.pop("unplug")), SoftD435()
+    flag, bus = own.pop("unplug", None), own.pop("bus", None)
+    soft = SoftD435(bus=Bus(Path(bus)) if bus else None)
 
     def watch() -> None:
-        while not flag.exists():
+        while not Path(flag).exists():
             time.sleep(0.01)
         soft.plugged = False
 
-    threading.Thread(target=watch, daemon=True).start()
+    if flag:
+        threading.Thread(target=watch, daemon=True).start()
     return RealSenseCamera(own, name, size, soft.devices)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import platform
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,14 @@ if (sys.platform, platform.machine()) != ("linux", "x86_64"):
     pytest.skip("there is no wheel of pyrealsense2 for this machine", allow_module_level=True)
 
 import pyrealsense2 as rs
-from soft_realsense import BASELINE_M, BOX, FOCAL, SERIAL, SIZE, SoftD435
+from soft_realsense import BASELINE_M, BOX, BUSY, FOCAL, POWER, SERIAL, SIZE, Bus, SoftD435
 
 from capex.worlds.rigs import realsense
+from capex.worlds.rigs.cameras import open_cameras
+from capex.worlds.rigs.drivers import RealClock
+from capex.worlds.rigs.locks import one_at_a_time
 from capex.worlds.rigs.realsense import RealSenseCamera
+from rig_devices import entry, rig
 
 
 @pytest.fixture
@@ -165,3 +171,84 @@ def test_drops_show_repeats_are_refused_and_silence_is_a_fault(soft, monkeypatch
         in fault_of(front)
     )
     front.close()
+
+
+@pytest.mark.parametrize(("busy", "unlisted"), [(2, 0), (1, 1), (0, 2)])
+def test_a_device_that_is_busy_is_tried_again(tmp_path, monkeypatch, busy, unlisted):
+    monkeypatch.setattr(realsense, "PAUSES_S", (0.01, 0.02, 0.03))
+    soft = SoftD435(bus=Bus(tmp_path / "bus.log", busy, unlisted, opening_s=0.0))
+    front = camera(soft)
+    front.start()
+    assert front.latest().number > 0
+    assert front.about.startswith("Software D435 123456789012")
+    front.close()
+    refused = (tmp_path / "bus.log").read_text().splitlines()
+    assert refused.count("started") == 1
+    assert [line in (BUSY, POWER) for line in refused] == [True, True, False]
+    soft.plugged = False
+
+
+@pytest.mark.parametrize(
+    ("faults", "what"),
+    [
+        ({"busy": 99}, r"Software D435 123456789012, firmware 5.16.0.1, USB 3.2 did not start"),
+        ({"unlisted": 99}, r"no RealSense device could be listed"),
+    ],
+)
+def test_a_device_that_stays_busy_is_a_sentence(tmp_path, monkeypatch, faults, what):
+    monkeypatch.setattr(realsense, "PAUSES_S", (0.01, 0.02, 0.03))
+    soft = SoftD435(bus=Bus(tmp_path / "bus.log", opening_s=0.0, **faults))
+    front = camera(soft)
+    with pytest.raises(
+        RigFault, match=rf"camera front: {what} in 4 tries \(.*(busy|power)"
+    ) as fault:
+        front.start()
+    for word in ("USB 3 port", "powered USB 3 hub", "cable", "V4L2", "RSUSB"):
+        assert word in str(fault.value)
+    assert len((tmp_path / "bus.log").read_text().splitlines()) == 4
+    soft.plugged = False
+
+
+def test_cameras_of_two_rigs_start_one_at_a_time(tmp_path):
+    log, driver = tmp_path / "bus.log", "soft_realsense:soft_camera"
+    names = (("front", "wrist"), ("side",))
+    cameras, failed = [], []
+
+    def open_one(mine):
+        entries = [entry(name, driver, SIZE, bus=str(log), warm_up=1) for name in mine]
+        try:
+            cameras.extend(open_cameras(rig(*entries), RealClock()).values())
+        except CapexError as error:
+            failed.append(str(error))
+
+    rigs = [threading.Thread(target=open_one, args=(mine,)) for mine in names]
+    for each in rigs:
+        each.start()
+    for each in rigs:
+        each.join()
+    for opened in cameras:
+        assert opened.latest().number > 0
+        opened.close()
+    assert not failed
+    assert log.read_text().splitlines() == ["started"] * 3  # nobody was refused
+
+
+def test_whoever_waits_too_long_for_other_cameras_says_so(soft, monkeypatch):
+    monkeypatch.setattr(realsense, "TURN_S", 0.2)
+    begun, done = threading.Event(), threading.Event()
+
+    def holder():
+        with one_at_a_time("another", "realsense", 30.0):
+            begun.set()
+            done.wait(30)
+
+    other = threading.Thread(target=holder)
+    other.start()
+    begun.wait(40)
+    try:
+        with pytest.raises(RigFault, match=r"camera front has waited 0 s for another process"):
+            camera(soft).start()
+    finally:
+        done.set()
+        other.join()
+    assert Path("/tmp/capex-realsense.lock").exists()

@@ -7,6 +7,7 @@ import signal
 
 import numpy as np
 import pytest
+from pressing import press
 
 from capex import worlds
 from capex.errors import BadCommand, CapexError, RigFault, Unsupported
@@ -212,3 +213,33 @@ def test_a_rig_that_cannot_keep_up_is_told_so():
         "the state of arm is 0.31 s old": "the state of arm is old",
     }
     assert {phrase: kind(phrase) for phrase in phrases} == phrases
+
+
+def test_a_persons_stop_is_in_the_record_and_a_person_lets_the_arms_go_on(env):
+    begin(env)
+    assert env.person_stops() == []
+    for _ in range(3):
+        env.step(HOLD)
+    _, process = env.rig_process()
+    press(process)
+    with pytest.raises(RigFault, match="stopped by Ada"):
+        env.step(HOLD)
+    stops = [{"by": "Ada", "step": 3}]
+    assert env.person_stops() == stops
+    record = record_episode(
+        env,
+        Start("LiftBlock", 0),
+        {},
+        arm="base",
+        model="m",
+        success=None,
+        end="done",
+        steps=3,
+        turns=(),
+    )
+    assert record.extra["rig"]["stops"] == stops
+    env.recover()  # the fault has told whoever says so
+    env.step(HOLD)
+    begin(env)
+    assert env.person_stops() == []
+    assert "stops" not in env.rig_notes()

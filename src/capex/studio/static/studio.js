@@ -1,5 +1,6 @@
 // The shell: navigation, and which room the address names. A room exports `open(host, parts, shell)` and returns what closes it.
 import { ask, h, path, problem } from "./dom.js";
+import { watchRigs } from "./stop.js";
 
 const host = document.querySelector("main");
 const link = document.querySelector(".link");
@@ -75,4 +76,5 @@ async function begin() {
   await show();
 }
 
+watchRigs();
 begin();

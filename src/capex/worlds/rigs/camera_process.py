@@ -33,6 +33,7 @@ from capex.worlds.rigs.ring import FrameRing, FrameStamp
 
 WARM_UP = 5  # pictures thrown away: a device's first ones are dark or of the last session
 START_S = 20.0  # a device that gives no picture for so long after its start gives none
+TURN_S = 40.0  # before that: other cameras may start first, and a refused start is tried again
 FROZEN_S = 2.0  # longer than any exposure, and than a busy machine keeps a process waiting
 POLL_S = 0.002
 REMEMBERED = 30  # pictures that can still be marked: a second at 30 a second
@@ -63,6 +64,7 @@ class CameraProcess:
         self._intrinsics: Array | None = None
         self.about = ""
         self._fault = f"camera {name} has not been started"
+        self._starting = False  # launched, and its first picture has not been waited for yet
         self._written: RecordedCount | None = None  # of a recording that a fault ended
         # A watcher looks from a thread of its own, and may not take what another one waits for.
         self._talking = threading.RLock()
@@ -79,21 +81,21 @@ class CameraProcess:
 
     def launch(self) -> None:
         """Begin the process without waiting for its first picture, where none runs well."""
-        if self._worker is not None and not self._fault:
+        if self._starting or (self._worker is not None and not self._fault):
             return
         self.close()
         self._ring = FrameRing(self._size, self._depth)
         self._worker = spawn(_run, self._name, self._size, self._ring, self._build)
+        self._starting = True
 
     def start(self) -> None:
         """Return with the first picture there; a camera that was lost is begun anew."""
         self.launch()
-        if not self._fault:
+        if not self._starting:
             return
-        assert self._worker is not None
         with self._talking:
-            self._fault = ""
-            kind, content = self._receive(START_S, f"camera {self._name} gave no picture")
+            self._starting, self._fault = False, ""
+            kind, content = self._receive(TURN_S + START_S, f"camera {self._name} gave no picture")
         self._intrinsics, self.about = content if kind == "ready" else (None, "")
 
     def latest(self) -> Frame:
@@ -134,6 +136,7 @@ class CameraProcess:
                 self._worker.process.join(1.0)
             self._worker.stop()
         self._worker = self._ring = None
+        self._starting = False
         self._fault = self._fault or f"camera {self._name} is closed"
 
     def _running(self) -> FrameRing:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,7 @@ from capex.worlds import Command
 from capex.worlds.rigs import locks
 from capex.worlds.rigs.drivers import ArmFacts
 from capex.worlds.rigs.interpreter import import_path, interpreter
-from capex.worlds.rigs.link import TICKING_NICENESS, RigReading
+from capex.worlds.rigs.link import TICKING_NICENESS, PersonStop, RigReading
 from capex.worlds.rigs.rigfile import RigFile
 
 ANSWER_S = 30.0  # of a tick that takes 50 ms: whoever waits longer has lost the process
@@ -94,6 +94,11 @@ class KeeperLink:
     def clear(self) -> None:
         """A person says that it is safe to go on."""
         self._ask("clear", patience_s=CONNECT_S)
+
+    def stops(self) -> Sequence[PersonStop]:
+        """Every stop of a person's since the process began."""
+        stops: Sequence[PersonStop] = self._ask("stops")
+        return stops
 
     def counts(self) -> dict[str, int]:
         """How often the guard changed, stopped or refused what, since the process began."""

@@ -7,6 +7,8 @@ All zeros hold the last goal. Nothing is touched before the first reset.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capex.errors import BadCommand, CapexError, Unsupported
+from capex.errors import BadCommand, CapexError, RigFault, Unsupported
 from capex.pose import Array, quaternion_xyzw
 from capex.worlds import (
     ArmCommand,
@@ -35,7 +37,7 @@ from capex.worlds.limits import validate_command
 from capex.worlds.rigs import registry
 from capex.worlds.rigs.eyes import RigEyes
 from capex.worlds.rigs.frames import record
-from capex.worlds.rigs.link import RigReading
+from capex.worlds.rigs.link import PersonStop, RigReading
 from capex.worlds.rigs.opening import open_rig
 from capex.worlds.rigs.registry import Opener, OpenRig
 from capex.worlds.rigs.rigfile import ArmEntry, Box, Corner, RigFile
@@ -61,6 +63,7 @@ class RigEnv(Env):
         self._eyes = RigEyes(rig)
         self._tally = RigTally()
         self._largest_n: dict[str, float] = {}
+        self._reset_at = 0.0  # unix time
         self._hand: RoomHand | None = None
 
     @property
@@ -102,6 +105,7 @@ class RigEnv(Env):
             raise CapexError(f"there is no start {start.index} of {spec.name}; valid: 0 to {last}")
         if start.state is not None:
             raise Unsupported(f"{spec.name} saves no state, so no start can have one")
+        self._reset_at = time.time()
         link = self.open().link
         link.home()
         self._settled(link.settle())
@@ -120,6 +124,19 @@ class RigEnv(Env):
         rig.link.clear()
         for camera in rig.cameras.values():
             camera.start()
+
+    def rig_process(self) -> tuple[str, int]:
+        """The rig's name and the process that owns its arms, which a person's stop reaches."""
+        return self._rig.name, self.open().link.process
+
+    def person_stops(self) -> list[dict[str, Any]]:
+        """Who stopped the arms since the last reset, after how many steps."""
+        stops: Sequence[PersonStop] = ()
+        if self._borrowed and not self.open().link.lost:
+            with contextlib.suppress(RigFault):  # lost just now
+                stops = self.open().link.stops()
+        step = len(self._tally.late_s)  # none followed the stop
+        return [{"by": s.by, "step": step} for s in stops if s.unix_time >= self._reset_at]
 
     def stop(self) -> None:
         """Stop the arms now, from any thread; `recover` lets them go on."""
@@ -285,6 +302,8 @@ class RigEnv(Env):
             "lateness": asdict(lateness),
             "guard": self.guard_counts(),
         }
+        if stops := self.person_stops():
+            notes["stops"] = stops
         if slow := lateness.sentence(self._rig.control_hz):
             notes["slow"] = slow
         return notes

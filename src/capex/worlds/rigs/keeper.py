@@ -288,6 +288,11 @@ class Keeper:
         """E-stop."""
         self._press(reason)
 
+    @property
+    def pressed(self) -> str:
+        """Why only `clear` lets the arms go on; empty while they may move."""
+        return self._guard.pressed
+
     def clear(self) -> None:
         """A person says that it is safe to go on: lost arms are reached again, errors cleared."""
         for unit in self._units.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,19 @@ class RigReading:
     stopped: str = ""  # why the guard ended the motion
 
 
+@dataclass(frozen=True)
+class PersonStop:
+    """A person pressed stop, in the studio or at the terminal."""
+
+    by: str
+    unix_time: float
+
+    @property
+    def sentence(self) -> str:
+        """What a fault says of it."""
+        return f"stopped by {self.by}"
+
+
 class RigLink(Protocol):
     """The rig's process as the Env sees it. RigFault where it is lost, an arm is in an error that a
     program cannot clear, or an e-stop is pressed.
@@ -33,6 +46,10 @@ class RigLink(Protocol):
 
     @property
     def facts(self) -> Mapping[str, ArmFacts]: ...
+
+    @property
+    def process(self) -> int:
+        """The number of the rig's process."""
 
     @property
     def lost(self) -> bool:
@@ -61,6 +78,9 @@ class RigLink(Protocol):
 
     def clear(self) -> None:
         """A person says that it is safe to go on after an e-stop or a stop."""
+
+    def stops(self) -> Sequence[PersonStop]:
+        """Every stop of a person's since the process began."""
 
     def close(self) -> None:
         """Close the drivers and end the process."""

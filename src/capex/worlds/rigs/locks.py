@@ -6,12 +6,13 @@ machine; in a file stands who holds it, for the sentence that the other process 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,36 @@ def lock_key(lock: str, options: Mapping[str, Any]) -> str:
         if candidate:
             return str(candidate)
     return json.dumps(dict(options), sort_keys=True, default=str)
+
+
+@contextlib.contextmanager
+def one_at_a_time(what: str, name: str, patience_s: float) -> Iterator[None]:
+    """Only one process of this machine at a time is inside, of any user and any rig; RigFault after
+    `patience_s`. `what`: "camera front", for the sentence.
+    """
+    path = f"/tmp/capex-{name}.lock"
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except PermissionError:  # another user's, which may be opened but not created again
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(file, 0o644)  # whatever our umask is, others must be able to open it
+        until = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise RigFault(
+                        f"{what} has waited {patience_s:.0f} s for another process of this machine"
+                        f" that holds {path}; end that one"
+                    ) from None
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(file)
 
 
 class RigLock:

@@ -20,6 +20,7 @@ from capex.errors import CapexError, RigFault
 from capex.pose import Array
 from capex.worlds import Image
 from capex.worlds.rigs.drivers import Frame
+from capex.worlds.rigs.locks import one_at_a_time
 from capex.worlds.rigs.realsense_device import (
     Devices,
     RealSenseDevice,
@@ -35,6 +36,8 @@ from capex.worlds.rigs.tables import TomlTable
 FIRST_S = 8.0  # a device on a busy bus takes some seconds to its first picture
 LOST_S = 1.0  # thirty pictures that did not come
 WAIT_MS = 100
+TURN_S = 30.0  # how long the cameras that start before this one may take together
+PAUSES_S = (0.5, 1.0, 2.0)  # before the second, the third and the last try to start
 SHOWN = 5  # pictures after which a change of the device's settings is seen
 
 
@@ -64,7 +67,8 @@ class RealSenseCamera:
             self._depth_size = width, height
         table.end()
         self._rs = library()
-        self._devices = devices or self._rs.context().query_devices
+        self._devices = devices or (lambda: self._rs.context().query_devices())
+        self._device: str | None = None  # what the last try to start found, in words
         self._streams: list[Stream] = []
         self._drained: _Drained | None = None
         self._fault = f"camera {name} has not been started"
@@ -83,21 +87,33 @@ class RealSenseCamera:
 
     def start(self) -> None:
         """Find the device, set it and drain it. Returns when warm-up is over and what is to be
-        locked is locked.
+        locked is locked. What the vendor's library refuses is tried again: devices that start at
+        the same moment keep each other busy, and one that was just stopped is busy for a while.
         """
-        self.close()
-        device = find_device(self._name, self._rs, self._devices, self._serial)
-        try:
-            self._open(device)
-        except RuntimeError as error:  # the vendor's
+        for pause_s in (*PAUSES_S, None):
             self.close()
-            raise RigFault(
-                f"camera {self._name}: {device} cannot be used ({error}); has another program"
-                " opened it, is its cable loose?"
-            ) from None
-        except CapexError:
-            self.close()
-            raise
+            self._device = None
+            try:
+                self._begin()
+                return
+            except RuntimeError as error:  # the vendor's
+                self.close()
+                if pause_s is None:
+                    raise self._refused(error) from None
+                time.sleep(pause_s)
+            except CapexError:
+                self.close()
+                raise
+
+    def _refused(self, error: RuntimeError) -> RigFault:
+        device = self._device or "no RealSense device"
+        failed = "did not start" if self._device else "could be listed"
+        return RigFault(
+            f"camera {self._name}: {device} {failed} in {len(PAUSES_S) + 1} tries ({error}); close"
+            " other programs that use it, give it a USB 3 port of its own or a powered USB 3 hub"
+            " and a short cable; several cameras start more surely where librealsense was built"
+            " with the V4L2 backend than with RSUSB"
+        )
 
     def latest(self) -> Frame:
         """The newest picture."""
@@ -117,25 +133,29 @@ class RealSenseCamera:
                     leave()
         self._streams = []
 
-    def _open(self, device: RealSenseDevice) -> None:
-        colour = device.stream("color", "rgb8", self._size, self._fps)
-        light = Light(self._name, colour.sensor, lambda word: getattr(self._rs.option, word))
-        lens = colour.profile.as_video_stream_profile().get_intrinsics()
-        self._intrinsics = pinhole(lens)
-        priority = self._rs.option.auto_exposure_priority
-        if colour.sensor.supports(priority):
-            colour.sensor.set_option(priority, 0.0)  # the rate is kept in the dark, too
-        said = {control: light.set(control, wish) for control, wish in self._wishes.items()}
-        self._stream(device, colour)
-        assert self._drained is not None
-        self._drained.picture(self._warm_up, FIRST_S + 2 * self._warm_up / self._fps)
+    def _begin(self) -> None:
+        """One try. Until a device delivers, no other one of this machine is searched or started."""
+        with one_at_a_time(f"camera {self._name}", "realsense", TURN_S):
+            device = find_device(self._name, self._rs, self._devices, self._serial)
+            self._device = str(device)
+            colour = device.stream("color", "rgb8", self._size, self._fps)
+            light = Light(self._name, colour.sensor, lambda word: getattr(self._rs.option, word))
+            lens = colour.profile.as_video_stream_profile().get_intrinsics()
+            self._intrinsics = pinhole(lens)
+            priority = self._rs.option.auto_exposure_priority
+            if colour.sensor.supports(priority):
+                colour.sensor.set_option(priority, 0.0)  # the rate is kept in the dark, too
+            said = {control: light.set(control, wish) for control, wish in self._wishes.items()}
+            drained = self._stream(device, colour)
+            drained.picture(1, FIRST_S)
+        drained.picture(self._warm_up, FIRST_S + 2 * self._warm_up / self._fps)
         for control, wish in self._wishes.items():
             if wish == LOCK:
                 longest = self._longest(colour.sensor) if control is EXPOSURE else np.inf
-                said[control] = light.lock(control, self._drained.shown, longest)
-        self.about = "; ".join((str(device), *said.values(), distortion(self._rs, lens)))
+                said[control] = light.lock(control, drained.shown, longest)
+        self.about = "; ".join((self._device, *said.values(), distortion(self._rs, lens)))
 
-    def _stream(self, device: RealSenseDevice, colour: Stream) -> None:
+    def _stream(self, device: RealSenseDevice, colour: Stream) -> _Drained:
         """Begin to deliver and to drain, with depth where it is asked for."""
         syncer = self._rs.syncer()
         wanted = [colour]
@@ -151,6 +171,7 @@ class RealSenseCamera:
             streams[0].sensor.start(syncer)
         align = self._rs.align(self._rs.stream.color) if self._depth else None
         self._drained = _Drained(self._name, self._fps, syncer, align, self._why_silent)
+        return self._drained
 
     def _longest(self, sensor: Any) -> float:
         """The exposure that fills a frame's period; colour counts 100 us, stereo sensors 1 us."""

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
@@ -24,11 +24,13 @@ from capex.worlds.rigs.keeper import Keeper
 from capex.worlds.rigs.link import TICKING_NICENESS
 from capex.worlds.rigs.locks import RigLock, lock_key
 from capex.worlds.rigs.rigfile import RigFile
+from capex.worlds.rigs.stops import StopSocket
 from capex.worlds.rigs.unit import ArmUnit
 
 LEAVING_S = 5.0  # what closing the drivers may take
 GLANCE_S = 0.5  # how often a process in lock-step looks whether it was told to end
-VERBS = ("read", "brake", "settle", "home", "tare", "clear")
+OPERATOR = "the operator"  # who stops by the collector: the person at its terminal
+VERBS = ("read", "brake", "settle", "home", "tare")
 
 
 class _Ends(Exception):
@@ -50,7 +52,8 @@ class _Server:
             for entry in rig.arms:
                 driver = load_driver(entry.driver, DRIVERS)(dict(entry.options), entry.name)
                 units[entry.name] = ArmUnit(entry, driver, rig.guard)
-            self._keeper = Keeper(rig, units, self._clock, self._between)
+            self._keeper = keeper = Keeper(rig, units, self._clock, self._between)
+            self._stops = StopSocket(rig.name, keeper.stop, lambda: keeper.pressed)
         except Exception:
             for unit in units.values():
                 unit.close()
@@ -64,10 +67,13 @@ class _Server:
         """During a long request only a stop can come, or the end."""
         if self._told_to_end:
             raise _Ends
+        stopped = self._stops.serve()
         while self._pipe.poll():
             if self._receive()[0] == "stop":
-                self._keeper.stop()
-                raise RigFault("stopped by the operator")
+                self._stops.stop(OPERATOR)
+                stopped = True
+        if stopped and self._stops.standing is not None:
+            raise RigFault(self._stops.standing.sentence)
 
     def _receive(self) -> tuple[str, Any]:
         try:
@@ -83,7 +89,7 @@ class _Server:
                 self._wait()
                 verb, argument = self._receive()
                 if verb == "stop":
-                    self._keeper.stop()
+                    self._stops.stop(OPERATOR)
                     continue
                 if verb == "close":
                     break
@@ -92,18 +98,29 @@ class _Server:
             self._end_alone()
         with contextlib.suppress(_Ends):  # told to end while it parks
             self._keeper.close()
+        self._stops.close()
         if not self._told_to_end:
             with contextlib.suppress(_Ends):  # nobody is left to hear it
                 self._say(("done", None))
 
     def _wait(self) -> None:
-        """Until a request comes; in real time the arms are held every tick."""
+        """Until a request comes; in real time the arms are held every tick. A person's stop is
+        carried out at once, and before the request.
+        """
         lock_step = self._clock.lock_step
-        while not self._pipe.poll(GLANCE_S if lock_step else self._keeper.period_s):
+        every_s = GLANCE_S if lock_step else self._keeper.period_s
+        due_s = time.monotonic() + every_s
+        while True:
+            ready = wait([self._pipe, *self._stops.sockets], max(0.0, due_s - time.monotonic()))
+            self._stops.serve()
+            if self._pipe in ready:
+                return
             if self._told_to_end:
                 raise _Ends
-            if not lock_step:
-                self._keeper.beat()
+            if time.monotonic() >= due_s:
+                if not lock_step:
+                    self._keeper.beat()
+                due_s = time.monotonic() + every_s
 
     def _reply(self, verb: str, argument: Any) -> None:
         keeper = self._keeper
@@ -112,10 +129,13 @@ class _Server:
                 answer: tuple[str, Any] = ("done", keeper.tick(argument))
             elif verb == "counts":
                 answer = ("done", dict(keeper.counts))
+            elif verb == "stops":
+                answer = ("done", tuple(self._stops.stops))
             else:
-                calls = {n: getattr(keeper, n) for n in VERBS}
+                calls = {n: getattr(keeper, n) for n in VERBS} | {"clear": self._clear}
                 answer = ("done", calls[verb]())
         except RigFault as error:
+            self._stops.faulted()
             answer = ("fault", error)
         except CapexError as error:
             answer = ("refused", str(error))
@@ -130,6 +150,12 @@ class _Server:
             )
         self._say(answer)
 
+    def _clear(self) -> None:
+        """A person says that it is safe to go on."""
+        self._stops.require_known()
+        self._keeper.clear()
+        self._stops.cleared()
+
     def _say(self, answer: tuple[str, Any]) -> None:
         try:
             self._pipe.send(answer)
@@ -137,6 +163,7 @@ class _Server:
             raise _Ends from None
 
     def _end_alone(self) -> None:
+        self._stops.close()  # nothing moves from now on
         hold_s = 0.0 if self._told_to_end else self._rig.guard.alone_hold_s
         for lock in self._locks:
             lock.leaving(hold_s + LEAVING_S)

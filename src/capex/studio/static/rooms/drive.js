@@ -167,7 +167,7 @@ function cockpit(host, trip, shell, back) {
   const inset = h("figcaption", { class: "small" });
   const switching = h("span", { hidden: true }, h("kbd", {}, "x"), " other arm; ");
   const tools = h("div", { class: "row" }, button("grip", [h("kbd", {}, "g"), " gripper"], () => wheel.grip()), h("label", {}, "camera ", cameras), arms);
-  const ends = h("div", { class: "row ends" }, h("button", { type: "button", name: "done", class: "primary", onclick: () => wheel.say("done") }, h("kbd", {}, "Enter"), trip.takeover ? " hand back to the model" : " I am done: keep it"), !trip.takeover && h("button", { type: "button", name: "leave", class: "danger push", onclick: () => wheel.say("leave") }, h("kbd", {}, "Esc"), " leave, keep nothing"));
+  const ends = h("div", { class: "row ends" }, h("button", { type: "button", name: "done", class: "primary", onclick: () => wheel.say("done") }, h("kbd", {}, "Enter"), trip.takeover ? " hand back to the model" : " I am done: keep it"), !trip.takeover && h("button", { type: "button", name: "leave", class: "danger push", onclick: () => wheel.say("leave") }, h("kbd", {}, "Backspace"), " leave, keep nothing"));
   const hold = (key) => h("button", { type: "button", class: "hold", data: { key }, onpointerdown: (event) => { event.preventDefault(); event.target.setPointerCapture?.(event.pointerId); wheel.press(key); }, onpointerup: () => wheel.release(key), onpointercancel: () => wheel.release(key), onlostpointercapture: () => wheel.release(key) }, h("kbd", {}, SIGNS[key] ?? key), ` ${KEYS[key][3]}`);
   const pads = h("div", { class: "pads" }, GROUPS.map(([words, keys]) => h("section", { class: words === "Base" ? "base" : null }, h("h3", {}, words), h("div", { class: "row" }, [...keys].map(hold)))));
   host.replaceChildren(h("div", { class: "row" }, h("h1", {}, `${trip.task}, start ${trip.start}`), h("span", { class: "muted" }, `${trip.by} drives`)), note, status,
@@ -226,7 +226,7 @@ function cockpit(host, trip, shell, back) {
     wheel.slow = event.shiftKey;
     if (typing(event)) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    const actions = { g: () => wheel.grip(), c: () => wheel.look(next(wheel.state.cameras, wheel.camera)), x: () => { const all = Object.keys(wheel.state.arms); if (all.length > 1) { wheel.arm = next(all, wheel.arm); show(wheel.state); } }, Enter: () => wheel.say("done"), Escape: () => { if (!trip.takeover) wheel.say("leave"); } };
+    const actions = { g: () => wheel.grip(), c: () => wheel.look(next(wheel.state.cameras, wheel.camera)), x: () => { const all = Object.keys(wheel.state.arms); if (all.length > 1) { wheel.arm = next(all, wheel.arm); show(wheel.state); } }, Enter: () => wheel.say("done"), Backspace: () => { if (!trip.takeover) wheel.say("leave"); } };
     if (!wheel.state || (!KEYS[key] && !actions[key]) || (key === "Enter" && event.target.closest?.("button"))) return;
     event.preventDefault();
     if (KEYS[key]) wheel.press(key);

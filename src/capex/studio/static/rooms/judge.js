@@ -112,9 +112,9 @@ class Desk {
     const reasons = letter === "f" ? this.state.reasons.map((r, k) => [String(k + 1), r, r]) : [];
     if (letter === "f") reasons.push(...this.about.rules.map((r, k) => [String.fromCharCode(97 + k), `broken: ${r}`, this.state.broken + r]));
     this.reasons = Object.fromEntries(reasons.map(([k, , value]) => [k, value]));
-    const words = h("input", { name: "words", maxlength: 1000, placeholder: "in your words", "aria-label": "in your words", onkeydown: (event) => { if (event.key === "Enter") this.give(letter, ""); if (event.key === "Escape") this.settle(); } });
+    const words = h("input", { name: "words", maxlength: 1000, placeholder: "in your words", "aria-label": "in your words", onkeydown: (event) => { if (event.key === "Enter") this.give(letter, ""); if (event.key === "Backspace" && !event.target.value) this.settle(); } });
     this.words = words;
-    this.panel.replaceChildren(h("p", {}, letter === "f" ? "Why? A key chooses and writes it down; Enter: no reason; Esc: not a failure." : "What happened? Enter writes it down; Esc: not invalid."),
+    this.panel.replaceChildren(h("p", {}, letter === "f" ? "Why? A key chooses and writes it down; Enter: no reason; Backspace: not a failure." : "What happened? Enter writes it down; Backspace: not invalid."),
       h("div", { class: "row" }, reasons.map(([k, shown, value]) => h("button", { type: "button", onclick: () => this.give(letter, value) }, h("kbd", {}, k), ` ${shown}`))), words);
     if (letter === "i") words.focus();
   }
@@ -165,7 +165,7 @@ class Desk {
     if (typing(event)) return;
     if (this.why) {
       const chosen = this.reasons[event.key];
-      if (event.key === "Escape") this.settle();
+      if (event.key === "Backspace") this.settle();
       else if (chosen !== undefined || event.key === "Enter") {
         event.preventDefault();
         this.give(this.why, chosen ?? "");
