@@ -32,11 +32,11 @@ from capex.worlds.rigs.env import RigEnv
 from capex.worlds.rigs.room.driver import RoomClock
 from capex.worlds.rigs.room.faults import KINDS_OF_WIRE
 from capex.worlds.rigs.room.hand import RoomHand
-from capex.worlds.rigs.yam.kinematics import YamKinematics
+from capex.worlds.rigs.yam.kinematics import YAM, YamKinematics
 from capex.worlds.rigs.yam.pair import ARMS, DOFS
 
 TASK = "BowlHandover"
-KINEMATICS = YamKinematics()
+KINEMATICS = YamKinematics(YAM)
 TICK_S, WATCHED_S = 0.05, 3.0
 STEP_M: Mapping[str, tuple[float, float, float]] = {
     "left": (0.002, -0.001, 0.0),

@@ -39,7 +39,7 @@ from capex.worlds.rigs.room.driver import RoomClock
 from capex.worlds.rigs.room.server import RoomServer
 from capex.worlds.rigs.unit import ArmUnit
 from capex.worlds.rigs.yam.driver import YamArm
-from capex.worlds.rigs.yam.kinematics import LOWER_RAD, TABLE, TIP_ZERO_M, UPPER_RAD, YamKinematics
+from capex.worlds.rigs.yam.kinematics import YAM, YamKinematics
 
 STEP_M, STEP_RAD = 0.004, 0.039
 REACHED_M, REACHED_RAD = 0.004, 0.04
@@ -47,7 +47,7 @@ TILT_RAD = math.radians(60)
 MARGIN_RAD = 0.1  # wider than the solver's
 LOAD_KG = 0.3
 RIG = read_rig(find_rig("yam-twin"))
-KINEMATICS = YamKinematics()
+KINEMATICS = YamKinematics(YAM)
 Solve = Callable[[Pose], list[Array]]
 
 
@@ -57,9 +57,9 @@ def oracle() -> Solve | None:
         import ssik
     except ImportError:
         return None
-    points = np.array([(0.0, 0.0, 0.0), *(joint.anchor_m for joint in TABLE), TIP_ZERO_M])
-    axes = np.array([joint.axis for joint in TABLE], dtype=np.float64)
-    limits = np.stack([LOWER_RAD, UPPER_RAD], axis=1)
+    points = np.array([(0.0, 0.0, 0.0), *(joint.anchor_m for joint in YAM.joints), YAM.tip_zero_m])
+    axes = np.array([joint.axis for joint in YAM.joints], dtype=np.float64)
+    limits = np.stack([YAM.lower_rad, YAM.upper_rad], axis=1)
     arm = ssik.Manipulator.from_axes(axes, np.diff(points, axis=0), limits=limits)
     turn = KINEMATICS.tip(np.zeros(6)).rotation  # of our tip in the frame of the last link, at zero
 
@@ -67,7 +67,9 @@ def oracle() -> Solve | None:
         T = np.eye(4)
         T[:3, :3], T[:3, 3] = pose.rotation @ turn.T, pose.position_m
         found = [np.asarray(solution.q) for solution in arm.solve(T)]
-        return [q for q in found if ((q >= LOWER_RAD - 1e-6) & (q <= UPPER_RAD + 1e-6)).all()]
+        return [
+            q for q in found if ((q >= YAM.lower_rad - 1e-6) & (q <= YAM.upper_rad + 1e-6)).all()
+        ]
 
     return solve
 
@@ -76,7 +78,9 @@ def reachable(count: int, rng: np.random.Generator) -> list[Pose]:
     """Random tips of the left arm, base frame."""
     mount, box, poses = RIG.arms[0].T_base_mount, RIG.guard.box("left"), list[Pose]()
     while len(poses) < count:
-        pose = mount @ KINEMATICS.tip(rng.uniform(LOWER_RAD + MARGIN_RAD, UPPER_RAD - MARGIN_RAD))
+        pose = mount @ KINEMATICS.tip(
+            rng.uniform(YAM.lower_rad + MARGIN_RAD, YAM.upper_rad - MARGIN_RAD)
+        )
         if inside(pose.position_m, box) and -pose.rotation[2, 2] > math.cos(TILT_RAD):
             poses.append(pose)
     return poses

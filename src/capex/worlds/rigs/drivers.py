@@ -70,6 +70,7 @@ class ArmFacts:
     # An external force above it is contact where the rig file says no other: what the robot
     # measures in free air, once its bias is subtracted, must stay below.
     contact_n: float = 5.0
+    by_hand: str = ""  # how a person can move it, where it is not just pushed
 
 
 class ArmStatus(StrEnum):

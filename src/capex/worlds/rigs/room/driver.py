@@ -41,7 +41,7 @@ class RoomArm:
         self._options, self._name = options, name
         self._line: RoomLine | None = None
         self._reading: ArmReading | None = None
-        self._lock_step = False
+        self._lock_step = self._drives = False
         self._sent = 0
 
     @classmethod
@@ -105,15 +105,17 @@ class RoomArm:
             )
 
     def close(self) -> None:
-        """Brake, and leave."""
+        """Brake what was driven, and leave."""
         if self._line is None:
             return
-        with contextlib.suppress(LineLost):  # the watchdog does the same
-            self._line.send({"kind": "stop"})
+        if self._drives:
+            with contextlib.suppress(LineLost):  # the watchdog does the same
+                self._line.send({"kind": "stop"})
         self._line.close()
-        self._line = None
+        self._line, self._drives = None, False
 
     def _send(self, header: Header, body: bytes = b"") -> None:
+        self._drives = True
         if self._lock_step:
             self._acknowledged(header, body)
         else:

@@ -40,6 +40,12 @@ class RoomHand:
         ask(self._line, {"kind": "arrange", **header})
         self._arranged()
 
+    def lift(self) -> None:
+        """Lift arms that float (YAM arms before their first goal) to where their joints are free;
+        others stay. CapexError in a room whose robot has brakes.
+        """
+        ask(self._line, {"kind": "lift"})
+
     def judge(self) -> tuple[bool, str]:
         """Whether the task is achieved now, from the truth, and why."""
         answer, _ = ask(self._line, {"kind": "judge"})

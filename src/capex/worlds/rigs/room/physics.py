@@ -124,6 +124,12 @@ class Room:
         self._expose()
         self.report()
 
+    def refresh(self) -> None:
+        """Cameras and states show what somebody has just put elsewhere. No time passes."""
+        mujoco.mj_forward(self.model, self.data)
+        self._expose()
+        self.report()
+
     def mend(self) -> None:
         """A person sets right what only a person can."""
         self.faults.mend()

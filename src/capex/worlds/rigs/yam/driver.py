@@ -2,8 +2,10 @@
 
 The server knows joints only, so the driver keeps a joint goal of its own: each goal of the tip is
 solved from the last joint goal, never from the measured joints, which hang below it. What the arm
-then lacks is the servo's to add. `connect` and `read` command nothing; the first `hold` makes an
-arm that floats in zero gravity stiff where it is, and nothing here ever makes it float again.
+then lacks is the servo's to add. `connect` and `read` command nothing. The server starts its arm
+floating (gravity compensation without a goal), and the first goal ends that: i2rt's library could
+make the arm float again (`enter_gravity_comp_idle`), but its server offers no such method, so only
+a new start of the server does.
 
 The server says no time and no error. A reading is as old as its answer, unless it repeats itself to
 the bit while the joint goal moves on: then the arm's program hangs, and the reading grows old.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,7 @@ from capex.worlds.rigs.drivers import ArmFacts, ArmReading
 from capex.worlds.rigs.room.driver import RoomClock
 from capex.worlds.rigs.room.wire import RoomLine, ask, reach
 from capex.worlds.rigs.tables import TomlTable
-from capex.worlds.rigs.yam.kinematics import (
-    JOINTS,
-    LOWER_RAD,
-    MAX_OPENING_M,
-    UPPER_RAD,
-    YamKinematics,
-)
+from capex.worlds.rigs.yam.kinematics import JOINTS, MAX_OPENING_M, MODELS, YamKinematics
 from capex.worlds.rigs.yam.wire import PortalClient
 
 PORT = 11333  # i2rt's own
@@ -41,13 +37,15 @@ WHEN_WE_DIE = (
     " ends or loses the arm, the motors only damp after 400 ms and the arm sinks onto what is below"
     " it, for it has no brakes (read in i2rt's code, not yet tried on a robot)"
 )
+BY_HAND = (
+    "it floats, and a hand can lead it, until it is first held; once it is stiff only its server"
+    " started anew makes it float: hold the arm, end the server (Ctrl-C), start it again"
+)
 DOFS = 7  # six joints, and the gripper from 0 closed to 1 open
 ANSWER_S = 2.0
 SLACK_RAD = 0.3  # i2rt's limits are 0.15 wider than its model's, and an arm may be pushed
 MOVED_RAD = 0.35  # an arm so far from its joint goal was moved by others: go on from there
-# A joint under i2rt's gains stays behind a moving goal by kd / kp: 5 / 80 and 1.5 / 10 s, here in
-# ticks of 50 ms. It is told to be where the goal will be by then.
-LAG_TICKS: Array = np.array([1.25, 1.25, 1.25, 3.0, 3.0, 3.0])
+TICK_S = 0.05
 AHEAD_RAD = 0.12  # what a turn of 0.039 rad a tick needs at the wrist
 FROZEN_RAD = 0.01  # a goal that went on by so much changes what a working arm measures
 ROOMS = ("arm", "left", "right", "cameras", "side")  # ports that a simulated room adds
@@ -55,8 +53,9 @@ ROOMS = ("arm", "left", "right", "cameras", "side")  # ports that a simulated ro
 
 @dataclass(frozen=True)
 class Options:
-    """Where the arm's server is."""
+    """Which model the arm is, and where its server is."""
 
+    model: str
     host: str
     port: int
     answer_s: float  # how long it is waited for
@@ -64,11 +63,14 @@ class Options:
 
 
 def read_options(values: Mapping[str, Any], name: str) -> Options:
-    """Check the options of an arm; a room's port for the arm is the one of its name."""
-    table = TomlTable(Path("rig file"), f"arms '{name}'", values)
+    """Check the options of an arm; a room's port for the arm is the one of its name. The model has
+    no default: all of them report seven joints, and a wrong table puts the tip up to 30 cm off.
+    """
+    table = TomlTable(Path("rig file"), f"arms '{name}'.options", values)
     for key in ROOMS:
         table.given(key)
     options = Options(
+        model=table.choice("model", tuple(MODELS)),
         host=table.text("host", HOST),
         port=table.whole("port", PORT),
         answer_s=table.number("answer_s", ANSWER_S),
@@ -77,9 +79,7 @@ def read_options(values: Mapping[str, Any], name: str) -> Options:
     table.end()
     if options.side is None:
         return options
-    return Options(
-        options.host, int(values.get(name, options.port)), options.answer_s, options.side
-    )
+    return replace(options, port=int(values.get(name, options.port)))
 
 
 class YamArm:
@@ -88,7 +88,11 @@ class YamArm:
     def __init__(self, options: Mapping[str, Any], name: str):
         self._options, self._name = read_options(options, name), name
         self._at = f"{self._options.host}:{self._options.port}"
-        self._kinematics = YamKinematics()
+        self._model = model = MODELS[self._options.model]
+        self._kinematics = YamKinematics(model)
+        # A joint stays behind a moving goal by kd / kp. It is told to be where the goal will be by
+        # then.
+        self._lag_ticks: Array = np.array(model.kd) / np.array(model.kp) / TICK_S
         self._client: PortalClient | None = None
         self._side: RoomLine | None = None
         self._forget()
@@ -118,9 +122,13 @@ class YamArm:
         self._require_yam()
         self._measure()
         self._open = float(np.clip(self._measured[6], 0.0, 1.0))
-        limits = zip(LOWER_RAD.tolist(), UPPER_RAD.tolist(), strict=True)
         return ArmFacts(
-            JOINTS, tuple(limits), MAX_OPENING_M, senses_force=False, when_we_die=WHEN_WE_DIE
+            JOINTS,
+            tuple(joint.range_rad for joint in self._model.joints),
+            MAX_OPENING_M,
+            senses_force=False,
+            when_we_die=WHEN_WE_DIE,
+            by_hand=BY_HAND,
         )
 
     def read(self) -> ArmReading:
@@ -135,8 +143,8 @@ class YamArm:
         """The goal of the tip, as joints near to the last ones."""
         before = self._begin()
         goal = self._kinematics.step(before, T_mount_tip)
-        ahead = np.clip(LAG_TICKS * (goal - before), -AHEAD_RAD, AHEAD_RAD)
-        self._send(goal, np.minimum(np.maximum(goal + ahead, LOWER_RAD), UPPER_RAD))
+        ahead = np.clip(self._lag_ticks * (goal - before), -AHEAD_RAD, AHEAD_RAD)
+        self._send(goal, np.clip(goal + ahead, self._model.lower_rad, self._model.upper_rad))
 
     def hold(self) -> None:
         """The last joint goal again, or the measured joints."""
@@ -215,11 +223,11 @@ class YamArm:
                 f"the arm '{self._name}': the server at {self._at} has {dofs} joints; a YAM with"
                 f" its gripper has {DOFS}: start it with --gripper linear_4310"
             )
-        q = self._joints(self._call("get_observations"))[:6]
-        beyond = (q < LOWER_RAD - SLACK_RAD) | (q > UPPER_RAD + SLACK_RAD)
+        q, model = self._joints(self._call("get_observations"))[:6], self._model
+        beyond = (q < model.lower_rad - SLACK_RAD) | (q > model.upper_rad + SLACK_RAD)
         if beyond.any() or not np.isfinite(q).all():
             raise RigFault(
-                f"the arm '{self._name}' reports joints that a YAM cannot have:"
+                f"the arm '{self._name}' reports joints that a {self._options.model} cannot have:"
                 f" {np.round(q, 2).tolist()} rad; is it another arm, or one without its zero?"
             )
 

@@ -17,18 +17,21 @@ import numpy as np
 
 from capex.pose import Array, Pose
 from capex.worlds.rigs.room.arm import CONTROL_STEPS, STEP_S, USER_STOP
-from capex.worlds.rigs.yam.kinematics import JOINTS, LOWER_RAD, MAX_OPENING_M, UPPER_RAD
+from capex.worlds.rigs.yam.kinematics import JOINTS, MAX_OPENING_M, YAM
 
 Mode = Literal["floats", "holds", "damps"]
 ARMS = ("left", "right")
 DOFS = 7  # six joints and the gripper, 0 closed to 1 open
-KP: Array = np.array([80.0, 80.0, 80.0, 10.0, 10.0, 10.0])
-KD: Array = np.array([5.0, 5.0, 5.0, 1.5, 1.5, 1.5])
+KP: Array = np.array(YAM.kp)
+KD: Array = np.array(YAM.kd)
 FLOATING_KD: Array = np.array([0.1, 0.1, 0.1, 0.3, 0.05, 0.05])
 # Part of the weight that is carried while holding. i2rt's own factors are above 1 and the real arms
 # sag all the same, by friction and cables; these leave about 30 mrad at joints 3 and 4.
 CARRIED: Array = np.array([1.0, 1.0, 0.45, 0.72, 1.0, 1.0])
 LIMIT_SLACK_RAD = 0.15  # i2rt clips goals to the ranges of its model, this much wider
+# As an arm without power lies: folded, joints 2 and 3 on the stops of their ranges.
+REST_RAD: Array = np.zeros(6)
+LIFTED_RAD: Array = np.array([0.0, 1.2, 1.1, -1.2, 0.0, 0.0])  # where a person lets go of it
 DEAF_S = 0.4  # after which motors damp: their factory setting
 GRIP_M_S = 0.2  # of the opening
 TICK_S = CONTROL_STEPS * STEP_S
@@ -63,11 +66,14 @@ class FollowerArm:
         self.starts += 1
         self._become(mode)
 
+    def put(self, q: Array) -> None:
+        """Its joints are brought elsewhere, by a hand or by its weight."""
+        self._data.qpos[self._q], self._data.qvel[self._v] = q, 0.0
+
     def tell(self, joints: Array) -> None:
         """A goal: seven numbers, as the program clips them."""
-        self.goal_rad = np.clip(
-            joints[:6], LOWER_RAD - LIMIT_SLACK_RAD, UPPER_RAD + LIMIT_SLACK_RAD
-        )
+        slack = LIMIT_SLACK_RAD
+        self.goal_rad = np.clip(joints[:6], YAM.lower_rad - slack, YAM.upper_rad + slack)
         self._grip_goal_m = MAX_OPENING_M * float(np.clip(joints[6], 0.0, 1.0))
         self._become("holds")
 
@@ -135,6 +141,18 @@ class YamPair:
             mujoco.mj_step2(self._model, self._data)
             mujoco.mj_step(self._model, self._data, CONTROL_STEPS - 1)
             mujoco.mj_step1(self._model, self._data)
+
+    def switch_on(self) -> None:
+        """Both arms lie where they lay without power, and their programs begin: they float."""
+        for arm in self.arms.values():
+            arm.put(REST_RAD)
+            arm.start()
+
+    def lift(self) -> None:
+        """A person lifts the arms that float; one that is held is too stiff for that."""
+        for arm in self.arms.values():
+            if arm.mode == "floats":
+                arm.put(LIFTED_RAD)
 
     def tell(self, name: str, joints: Array) -> None:
         """A goal for one arm."""

@@ -20,7 +20,7 @@ from capex.pose import Array
 from capex.worlds.rigs.room.physics import Room, StateMessage
 from capex.worlds.rigs.room.wire import Header
 from capex.worlds.rigs.yam.follower import FollowerServer, Gone
-from capex.worlds.rigs.yam.kinematics import YamKinematics
+from capex.worlds.rigs.yam.kinematics import YAM, YamKinematics
 from capex.worlds.rigs.yam.pair import ARMS, DOFS, YamPair
 
 
@@ -31,13 +31,13 @@ class YamFront:
     questions: Mapping[str, Callable[[Header], Header]]
 
     def __init__(self, lock_step: bool, lock: threading.Lock):
-        self._lock, self._kinematics = lock, YamKinematics()
+        self._lock, self._kinematics = lock, YamKinematics(YAM)
         self._servers = {name: FollowerServer(self._methods(name)) for name in ARMS}
         self._pair: YamPair | None = None
         self._state: StateMessage | None = None
         self._told: dict[str, bytes] = {}
         self._built = False
-        self.questions = {"programs": self._programs}
+        self.questions = {"programs": self._programs, "lift": self._lift}
 
     def make_arm(self, model: mujoco.MjModel, data: mujoco.MjData) -> YamPair:
         """Both arms of the room."""
@@ -48,8 +48,14 @@ class YamFront:
         return self._pair
 
     def listen(self) -> dict[str, int]:
-        """A port for each arm, by its name; "arm" is the left one's."""
+        """A port for each arm, by its name; "arm" is the left one's. Until somebody arranges, the
+        arms lie where they lay without power.
+        """
         self._built = True
+        assert self._pair is not None
+        with self._lock:
+            self._pair.switch_on()
+            self.room.refresh()
         for server in self._servers.values():
             server.start()
         ports = {name: server.port for name, server in self._servers.items()}
@@ -104,6 +110,13 @@ class YamFront:
 
     def _trouble(self, kind: str, name: str) -> bool:
         return self._built and self.room.faults.on(kind, arm=name)
+
+    def _lift(self, _header: Header) -> Header:
+        """A person lifts what floats."""
+        assert self._pair is not None
+        self._pair.lift()
+        self.room.refresh()
+        return {}
 
     def _programs(self, header: Header) -> Header:
         """How often an arm's program was started: whoever arranges starts it anew."""

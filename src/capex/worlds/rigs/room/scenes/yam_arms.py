@@ -1,4 +1,5 @@
-"""Two YAM arms as parts of a scene, built from primitives with the numbers of `yam.kinematics`.
+"""Two YAM arms as parts of a scene, built from primitives with the numbers of `yam.kinematics`
+for the plain YAM.
 
 Every body's frame is that of the mount in the arm's pose zero, moved to the body's joint: x
 forward, z up. Names begin with the arm's: joints and actuators `left_joint1` .. `left_joint6`,
@@ -30,9 +31,12 @@ from capex.worlds.kitchen.robot import (
     WHITE,
     look_at,
 )
-from capex.worlds.rigs.yam.kinematics import FINGER_KG, FINGER_TRAVEL_M, TABLE, TIP_ZERO_M
-from capex.worlds.rigs.yam.pair import ARMS, KD, KP
+from capex.worlds.rigs.yam.kinematics import FINGER_TRAVEL_M, JOINTS, YAM
+from capex.worlds.rigs.yam.pair import ARMS
 
+# Of the body behind each joint; the last is the gripper with its fingers.
+MASSES_KG = (0.101, 1.469, 0.983, 0.462, 0.403, 0.553)
+FINGER_KG = 0.071
 MOUNTS_M = {"left": (0.0, 0.30, 0.0), "right": (0.0, -0.30, 0.0)}  # the paper's 60 cm apart
 # Of the menagerie's i2rt_yam: torque limits of the joints, and the rotors' inertia of the DM4340
 # and DM4310 motors.
@@ -63,7 +67,7 @@ _GRIP: dict[str, Any] = {
 
 def joints(arm: str) -> tuple[str, ...]:
     """The names of an arm's joints, from the mount on."""
-    return tuple(f"{arm}_{joint.name}" for joint in TABLE)
+    return tuple(f"{arm}_{joint}" for joint in JOINTS)
 
 
 def fingers(arm: str) -> tuple[str, str]:
@@ -86,17 +90,16 @@ def _add_arm(spec: mujoco.MjSpec, arm: str) -> None:
     foot = {"pos": (0, 0, 0.025), "size": (0.05, 0.025, 0)}
     body.add_geom(type=CYLINDER, rgba=DARK, **foot, **mask)
     before: Array = np.zeros(3)
-    for i, joint in enumerate(TABLE):
+    for i, joint in enumerate(YAM.joints):
         name = f"{arm}_hand" if i == 5 else f"{arm}_link{i + 1}"
         body = body.add_body(name=name, pos=np.array(joint.anchor_m) - before)
         before = np.array(joint.anchor_m)
         limits = {"range": joint.range_rad, "limited": 1, "armature": ARMATURE[i]}
-        body.add_joint(name=f"{arm}_{joint.name}", type=HINGE, axis=joint.axis, **limits)
-        servo = float(KP[i]), float(KD[i]), TORQUE_NM[i]
-        _add_servo(spec, f"{arm}_{joint.name}", *servo)
+        body.add_joint(name=f"{arm}_{JOINTS[i]}", type=HINGE, axis=joint.axis, **limits)
+        _add_servo(spec, f"{arm}_{JOINTS[i]}", YAM.kp[i], YAM.kd[i], TORQUE_NM[i])
         if i < 5:
-            _add_link(body, i, joint.mass_kg, mask)
-    _add_hand(spec, body, arm, TABLE[5].mass_kg - 2 * FINGER_KG)
+            _add_link(body, i, MASSES_KG[i], mask)
+    _add_hand(spec, body, arm, MASSES_KG[5] - 2 * FINGER_KG)
 
 
 def _add_link(body: Any, i: int, mass_kg: float, mask: dict[str, int]) -> None:
@@ -108,7 +111,7 @@ def _add_link(body: Any, i: int, mass_kg: float, mask: dict[str, int]) -> None:
 
 
 def _add_hand(spec: mujoco.MjSpec, hand: Any, arm: str, mass_kg: float) -> None:
-    mask, reach_m = MASKS[arm], TIP_ZERO_M[0] - TABLE[5].anchor_m[0]
+    mask, reach_m = MASKS[arm], YAM.tip_zero_m[0] - YAM.joints[5].anchor_m[0]
     palm = {"pos": (_PALM_M / 2, 0, 0), "size": (_PALM_M / 2, 0.045, 0.024), "mass": mass_kg}
     hand.add_geom(type=BOX, rgba=GREY, **palm, **mask)
     turn = np.zeros(4)
