@@ -29,6 +29,7 @@ import pytest
 from capex.campaign.settings import read_config, resolve
 from capex.cli import Command, parse
 from capex.cli.collect import Collect
+from capex.cli.help import pages
 from capex.dataset import Filters, Pipeline, export_run
 from capex.dataset.frames import ANNOTATIONS
 from capex.errors import CapexError
@@ -254,12 +255,12 @@ def test_commands_are_what_the_command_line_takes(page):
 
 @pytest.fixture(scope="module")
 def flags():
-    """Every flag of every command, as their help pages name them."""
+    """Every flag of every command and of those below it, as their help pages name them."""
     found = set()
-    for kind in get_args(Command):
-        name = kind.__metadata__[0].name
+    commands = {kind.__metadata__[0].name: kind.__origin__ for kind in get_args(Command)}
+    for name in pages(commands):
         with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
-            parse([name, "--help"])
+            parse([*name.split(), "--help"])
         found |= set(re.findall(r"--[a-z][a-z-]*", said.getvalue()))
     return found
 

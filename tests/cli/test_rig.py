@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.cli.rig import RigCommand, calibrate
+from capex.cli.rig import RigCalibrate, calibrate
 from capex.errors import CapexError
 from capex.pose import angle_between
 from capex.worlds.pinhole import CameraModel
@@ -59,6 +59,6 @@ def test_wrong_requests_are_refused_before_anything_moves(env, tmp_path):
         calibrate(env, "wrist", lambda place, picture: "", tmp_path)
     with pytest.raises(CapexError, match="there is no camera 'rear'"):
         calibrate(env, "rear", lambda place, picture: "", tmp_path)
-    command = RigCommand("calibrate", "room", "front", pixels=tmp_path / "none.csv")
+    command = RigCalibrate("room", "front", pixels=tmp_path / "none.csv")
     with pytest.raises(CapexError, match=r"none\.csv cannot be read"):
         command.run()

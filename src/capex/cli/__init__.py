@@ -73,7 +73,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "prompt": (Prompt, "The system prompt that a model is sent"),
         "pilot": (PilotCommand, "Serve the built-in stand-in for a model"),
         "check": (Check, "The environment contract on a world"),
-        "rig": (RigCommand, "Where a rig's camera stands, by moving the tip"),
+        "rig": (RigCommand, "Where a rig's arms and cameras are"),
         "bench": (Bench, "The speed table of docs/kitchen.md"),
         "install": (Install, "An extra that pip alone cannot install"),
     },

@@ -1,34 +1,101 @@
-"""capex rig: what a rig needs once, before it collects."""
+"""capex rig: look at a rig's arms, make one float, find where a camera stands."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
-from tyro.conf import Positional, arg
+from rich.live import Live
+from rich.text import Text
+from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from capex import worlds
 from capex.cli.console import console
 from capex.cli.help import Examples
-from capex.errors import CapexError
+from capex.errors import CapexError, UnknownName
 from capex.method.executor import Executor
 from capex.plan import LEG_M, ArmTarget, Waypoint
 from capex.pose import Array, Pose
-from capex.worlds import Start
+from capex.worlds import RIG, Start
 from capex.worlds.rigs import rig_world
 from capex.worlds.rigs.calibration import CameraPose, places, solve_pose
 from capex.worlds.rigs.env import RigEnv
-from capex.worlds.rigs.rigfile import CameraEntry, Corner
+from capex.worlds.rigs.opening import open_arms
+from capex.worlds.rigs.rigfile import CameraEntry, Corner, RigFile
+from capex.worlds.rigs.where import ArmAt, look, look_long, wait_until_it_floats
 
+WATCH_EVERY_S = 0.5
 Asked = Callable[[int, Path], str]  # (place from 1, picture) -> "u,v", or nothing where not seen
 
 
 @dataclass(frozen=True)
-class RigCommand:
+class RigWhere:
+    """Where the arms of a rig are: tip, joints and how far they are from their limits, opening,
+    force, and how old that is. Nothing is sent to an arm: it does not move, and one that floats
+    goes on floating.
+    """
+
+    EXAMPLES: ClassVar[Examples] = {
+        "Once": "capex rig where lab.toml",
+        "While you lead an arm by hand": "capex rig where yam.toml --watch",
+    }
+
+    file: Positional[Annotated[str, arg(metavar="FILE")]]
+    """The rig file, or the name of a packaged one (franka-twin, yam-twin, room)."""
+    watch: bool = False
+    """Look again twice a second, until Ctrl-C."""
+
+    def run(self) -> int:
+        """Read and print."""
+        with open_arms(_rig(self.file)) as (rig, link):
+            arms = look_long(rig, link)
+            if not self.watch:
+                _print_lines(arms)
+                return 0
+            with contextlib.suppress(KeyboardInterrupt), Live(console=console) as live:
+                while True:
+                    live.update(Text("\n".join(line for arm in arms for line in arm.lines())))
+                    time.sleep(WATCH_EVERY_S)
+                    arms = look(rig, link)
+        return 0
+
+
+@dataclass(frozen=True)
+class RigFloat:
+    """Make a YAM arm float, so that a hand can lead it. i2rt's server floats its arm from its start
+    to the first goal and offers no way back, so you start the server anew: this says when to hold
+    the arm, waits for the server, and shows where the arm is. Nothing is sent to it.
+    """
+
+    EXAMPLES: ClassVar[Examples] = {
+        "The left arm": "capex rig float yam.toml left",
+        "The other one": "capex rig float yam.toml right",
+    }
+
+    file: Positional[Annotated[str, arg(metavar="FILE")]]
+    """The rig file."""
+    arm: Positional[Annotated[str, arg(metavar="ARM")]]
+    """Which of its arms."""
+
+    def run(self) -> int:
+        """Say, wait, print."""
+        rig = _rig(self.file)
+        if self.arm not in (names := [entry.name for entry in rig.arms]):
+            raise UnknownName("arm", self.arm, names, where=f" in {rig.path}")
+        arms = wait_until_it_floats(rig, self.arm, lambda told: console.print(told, markup=False))
+        _print_lines(arms)
+        console.print(f"{self.arm} floats until it is first held.", highlight=False)
+        return 0
+
+
+@dataclass(frozen=True)
+class RigCalibrate:
     """Where a camera stands: the tip moves, guarded, to eight places in the workspace; you say at
     which pixel you see it, and get the extrinsics for the rig file with their error in pixels.
     """
@@ -40,8 +107,6 @@ class RigCommand:
         ),
     }
 
-    command: Positional[Annotated[Literal["calibrate"], arg(metavar="calibrate")]]
-    """Find a camera's pose."""
     file: Positional[Annotated[str, arg(metavar="FILE")]]
     """The rig file, or the name of a packaged one."""
     camera: Positional[Annotated[str, arg(metavar="CAMERA")]]
@@ -57,9 +122,8 @@ class RigCommand:
 
     def run(self) -> int:
         """Move, ask, solve, print."""
-        name = f"rig:{self.file}"
-        rig = rig_world(name).rig
-        env = worlds.make(f"{name}:{next(iter(rig.tasks))}")
+        rig = _rig(self.file)
+        env = worlds.make(f"{RIG}{self.file.removeprefix(RIG)}:{next(iter(rig.tasks))}")
         assert isinstance(env, RigEnv)
         try:
             solved = calibrate(env, self.camera, self._asked(), self.pictures, self.mark)
@@ -81,6 +145,36 @@ class RigCommand:
         except OSError as error:
             raise CapexError(f"{self.pixels} cannot be read: {error.strerror}") from None
         return lambda place, _: ",".join(rows[place - 1]) if place <= len(rows) else ""
+
+
+@dataclass(frozen=True)
+class RigCommand:
+    """Look at a rig's arms, make one float, or find where a camera stands."""
+
+    EXAMPLES: ClassVar[Examples] = {
+        "Where the arms are; nothing moves": "capex rig where lab.toml",
+        "Where a camera stands; the arm moves": "capex rig calibrate lab.toml front",
+    }
+
+    command: OmitSubcommandPrefixes[
+        Annotated[RigWhere, subcommand("where")]
+        | Annotated[RigFloat, subcommand("float")]
+        | Annotated[RigCalibrate, subcommand("calibrate")]
+    ]
+
+    def run(self) -> int:
+        """Do it."""
+        return self.command.run()
+
+
+def _rig(name: str) -> RigFile:
+    return rig_world(f"{RIG}{name.removeprefix(RIG)}").rig
+
+
+def _print_lines(arms: Sequence[ArmAt]) -> None:
+    for arm in arms:
+        for line in arm.lines():
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def calibrate(

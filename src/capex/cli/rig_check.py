@@ -10,11 +10,12 @@ from dataclasses import replace
 from capex import worlds
 from capex.cli.console import console
 from capex.cli.tables import FittedTable
-from capex.errors import CapexError
+from capex.errors import CapexError, RigFault
 from capex.worlds import Start
 from capex.worlds.contract import CheckReport, try_rules
 from capex.worlds.rigs.dry import check_dry, force_is_quiet
 from capex.worlds.rigs.env import RigEnv
+from capex.worlds.rigs.where import near_limits
 
 COUNTDOWN_S = 3
 
@@ -28,13 +29,14 @@ def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
     assert isinstance(env, RigEnv)
     if not 0 <= start < env.spec.starts:
         raise CapexError(f"--start: there is no start {start} of {env.spec.name}")
+    simulated = bool(env.rig.room)  # nobody can be hurt, and nobody needs to agree
     try:
+        _lift(env, simulated=simulated, asks=not yes and sys.stdin.isatty())
         seen = _shown(check_dry(env))
         if dry or not seen.ok:
             if not seen.ok:
-                console.print("Nothing was moved; mend this first.")
+                console.print("Nothing was moved; fix this first.")
             return 0 if seen.ok else 1
-        simulated = bool(env.rig.room)  # nobody can be hurt, and nobody needs to agree
         if not yes and not simulated and not sys.stdin.isatty():
             raise CapexError(
                 "the next rules move the robot, and nobody is at the terminal to agree; add --yes,"
@@ -57,6 +59,26 @@ def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
         raise
     finally:
         env.close()
+
+
+def _lift(env: RigEnv, *, simulated: bool, asks: bool) -> None:
+    """Before anything is held: have an arm that lies at its joints' limits lifted, by a person or
+    by the simulated one. What is still too near afterwards is a rule's to say.
+    """
+    if simulated:
+        if near_limits(env.rig, env.open().link):
+            with contextlib.suppress(CapexError):  # a robot with brakes cannot be lifted
+                env.room_hand().lift()
+        return
+    while asks:
+        try:
+            if not (near := near_limits(env.rig, env.open().link)):
+                return
+            console.print(f"Nothing is held yet; {near}.", highlight=False)
+        except RigFault as error:  # of a server that is started anew, too: it is met again
+            console.print(f"{error}.", highlight=False)
+            env.close()
+        console.input("Lift the arm, then press Enter; Ctrl-C ends here: ")
 
 
 def _shown(report: CheckReport) -> CheckReport:

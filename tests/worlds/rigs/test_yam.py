@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from capex.errors import RigFault
+from capex.errors import CapexError, RigFault
 from capex.loopback import HOST
 from capex.pose import DOWN, Array, Pose, angle_between, rotation_matrix, rotation_vector
 from capex.worlds import ArmCommand, Command
@@ -27,17 +27,17 @@ from capex.worlds.rigs.servo import shortened
 from capex.worlds.rigs.unit import ArmUnit
 from capex.worlds.rigs.yam.driver import YamArm
 from capex.worlds.rigs.yam.follower import FollowerServer
-from capex.worlds.rigs.yam.kinematics import LOWER_RAD, UPPER_RAD, YamKinematics
+from capex.worlds.rigs.yam.kinematics import MODELS, YAM, YamKinematics
 from capex.worlds.rigs.yam.wire import PortalClient, load_portal
 
-KINEMATICS = YamKinematics()
+KINEMATICS = YamKinematics(YAM)
 
 
 def test_the_chain_is_that_of_the_simulated_arms() -> None:
     model = load_scene("yam").build("BowlHandover")
     data, rng = mujoco.MjData(model), np.random.default_rng(0)
     for _ in range(20):
-        q = rng.uniform(LOWER_RAD, UPPER_RAD)
+        q = rng.uniform(YAM.lower_rad, YAM.upper_rad)
         for i in range(6):
             data.joint(f"right_joint{i + 1}").qpos[0] = q[i]
         mujoco.mj_kinematics(model, data)
@@ -48,6 +48,105 @@ def test_the_chain_is_that_of_the_simulated_arms() -> None:
             dq = 1e-6 * np.eye(6)[i]
             moved = KINEMATICS.tip(q + dq).position_m - KINEMATICS.tip(q - dq).position_m
             np.testing.assert_allclose(moved / 2e-6, KINEMATICS.jacobian(q)[:3, i], atol=1e-6)
+
+
+# Computed once by MuJoCo 3.3 from i2rt's XML files (github.com/i2rt-robotics/i2rt, commit 5d47b35):
+# of each arm with the gripper linear_4310, combined as its combine_arm_and_gripper_xml does, the
+# place of `grasp_site` in the base body's frame, metres.
+VECTORS_RAD = (
+    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    (0.3, 1.2, 1.0, -0.6, 0.4, -0.5),
+    (-1.1, 2.4, 0.7, 0.9, -0.8, 1.3),
+    (2.0, 0.6, 2.2, -1.2, 1.1, -1.7),
+)
+TIPS_M = {
+    "yam": (
+        (0.24530, 0.00000, 0.17350),
+        (0.34175, 0.03630, 0.20409),
+        (0.27980, -0.28041, -0.09706),
+        (0.19032, -0.05115, 0.56461),
+    ),
+    "yam_pro": (
+        (0.24530, 0.00000, 0.17330),
+        (0.34161, 0.03626, 0.20395),
+        (0.27974, -0.28029, -0.09720),
+        (0.19029, -0.05108, 0.56442),
+    ),
+    "yam_ultra": (
+        (0.24803, 0.00100, 0.17860),
+        (0.34353, 0.03531, 0.20764),
+        (0.28494, -0.27827, -0.09248),
+        (0.19480, -0.04976, 0.56944),
+    ),
+    "big_yam": (
+        (0.26949, -0.00046, 0.19835),
+        (0.48128, 0.07898, 0.26652),
+        (0.30440, -0.32975, -0.18093),
+        (0.19003, -0.04941, 0.84103),
+    ),
+}
+# From the same computation, alike for all four: the approach, and the axis along which fingers move
+# with its sign turned as DOWN wants it.
+APPROACHES = (
+    (1.0, 0.0, 0.0),
+    (0.7281, -0.1824, -0.6607),
+    (0.8595, -0.1072, -0.4998),
+    (0.6365, 0.7508, 0.1766),
+)
+CLOSINGS = (
+    (0.0, -1.0, 0.0),
+    (0.3400, -0.7409, 0.5792),
+    (-0.4190, 0.4123, -0.8090),
+    (0.0635, -0.2793, 0.9581),
+)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_chain_of_each_model_is_that_of_i2rts_own_file(name: str) -> None:
+    assert set(TIPS_M) == set(MODELS)
+    chain = YamKinematics(MODELS[name])
+    rows = zip(VECTORS_RAD, TIPS_M[name], APPROACHES, CLOSINGS, strict=True)
+    for q, tip_m, approach, closing in rows:
+        tip = chain.tip(np.array(q))
+        np.testing.assert_allclose(tip.position_m, tip_m, atol=3e-5)
+        np.testing.assert_allclose(tip.rotation[:, 2], approach, atol=2e-4)
+        np.testing.assert_allclose(tip.rotation[:, 1], closing, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_goals_that_follow_each_other_are_solved_for_each_model(name: str) -> None:
+    chain = YamKinematics(MODELS[name])
+    q = np.array([-0.245, 1.327, 1.2245, -1.2, 0.3, -0.245])
+    begin, end = chain.tip(q), chain.tip(q + np.array([0.3, 0.2, -0.2, 0.3, -0.2, 0.3]))
+    turn = rotation_vector(end.rotation @ begin.rotation.T)
+    for part in np.linspace(0.0, 1.0, 60)[1:]:
+        place = begin.position_m + part * (end.position_m - begin.position_m)
+        goal = Pose(place, rotation_matrix(part * turn) @ begin.rotation)
+        q = chain.step(q, goal)
+        solved = chain.tip(q)
+        assert np.linalg.norm(solved.position_m - goal.position_m) < 2e-5
+        assert angle_between(solved.rotation, goal.rotation) < 2e-4
+
+
+def test_an_arm_whose_model_is_missing_or_unknown_is_refused() -> None:
+    valid = "it must be one of yam, yam_pro, yam_ultra, big_yam"
+    with pytest.raises(CapexError, match=rf"'left'\.options\.model is missing; {valid}"):
+        YamArm({"port": 1}, "left")
+    with pytest.raises(CapexError, match=rf"'left'\.options\.model is 'yam_max'; {valid}"):
+        YamArm({"model": "yam_max", "port": 1}, "left")
+
+
+def test_joints_are_held_against_the_ranges_of_their_model() -> None:
+    joints = np.array([0.0, 3.6, 0.5, 0.0, 0.0, 0.0, 1.0])
+    server = FollowerServer(
+        {"num_dofs": lambda: 7, "get_observations": lambda: {"joint_pos": joints}}
+    )
+    server.start()
+    arm = YamArm({"model": "yam_ultra", "port": server.port}, "left")
+    assert arm.connect().joint_limits_rad[1] == (0.0, 3.665)
+    arm.close()
+    with pytest.raises(RigFault, match="joints that a big_yam cannot have"):
+        YamArm({"model": "big_yam", "port": server.port}, "left").connect()
 
 
 def test_a_near_goal_is_solved_and_one_out_of_reach_is_followed_within_the_ranges() -> None:
@@ -63,7 +162,7 @@ def test_a_near_goal_is_solved_and_one_out_of_reach_is_followed_within_the_range
     for _ in range(60):
         before, q = q, KINEMATICS.step(q, Pose(np.array([0.3, 0.0, 0.9]), DOWN))
         assert np.abs(q - before).max() <= 0.15 + 1e-9
-        assert ((q > LOWER_RAD) & (q < UPPER_RAD)).all()
+        assert ((q > YAM.lower_rad) & (q < YAM.upper_rad)).all()
 
 
 def test_the_wire_is_portals_own_in_both_directions() -> None:
@@ -77,7 +176,7 @@ def test_the_wire_is_portals_own_in_both_directions() -> None:
     for name, method in methods.items():
         theirs.bind(name, method)
     theirs.start(block=False)
-    arm = YamArm({"port": theirs.socket.sock.getsockname()[1]}, "left")
+    arm = YamArm({"model": "yam", "port": theirs.socket.sock.getsockname()[1]}, "left")
     assert "no brakes" in arm.connect().when_we_die
     assert arm.read().joints_rad == (0.5,) * 6
     assert not told  # nothing is commanded before the first hold
@@ -101,11 +200,11 @@ def test_a_server_that_is_none_or_not_a_yams_is_a_sentence() -> None:
     with socket.create_server((HOST, 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(RigFault, match=rf"nobody answers at .*:{port}.*minimum_gello"):
-        YamArm({"port": port}, "left").connect()
+        YamArm({"model": "yam", "port": port}, "left").connect()
     bare = FollowerServer({"num_dofs": lambda: 6})
     bare.start()
     with pytest.raises(RigFault, match=r"has 6 joints.*--gripper"):
-        YamArm({"port": bare.port}, "left").connect()
+        YamArm({"model": "yam", "port": bare.port}, "left").connect()
     with pytest.raises(RigFault, match=r"get_joint_pos was refused .*Unknown method"):
         PortalClient(HOST, bare.port, "the arm", 1.0).call("get_joint_pos")
 
@@ -137,19 +236,68 @@ class Bench:
             reading = self.keeper.tick(Command(commands))
         return reading
 
+    def leave(self) -> None:
+        self.keeper.close()
+        self.hand.close()
+        self.end()
+
     def let_time_pass(self, seconds: float) -> None:
         """Without a word to the arms."""
         self.clock.sleep_until(self.clock.now_s() + seconds)
         self.keeper.read()
 
 
+def test_arms_at_rest_lie_at_their_limits_float_until_held_and_come_home_from_there() -> None:
+    bench = Bench()
+    try:
+        rest_m = bench.tip("left").position_m
+        assert bench.units["left"].state.joints_at_limit == ("joint2", "joint3")
+        bench.keeper.read()
+        bench.keeper.beat()  # nobody needs them held yet
+        bench.hand.lift()
+        assert not bench.keeper.read().arms["left"].joints_at_limit
+        lifted_m = bench.tip("left").position_m
+        assert np.linalg.norm(lifted_m - rest_m) > 0.01
+        bench.let_time_pass(1.0)
+        assert np.linalg.norm(bench.tip("left").position_m - lifted_m) < 0.001
+        assert not len(bench.hand.goals())
+    finally:
+        bench.leave()
+    bench = Bench()
+    try:
+        bench.keeper.settle()  # which holds them
+        bench.hand.lift()
+        assert bench.keeper.read().arms["left"].joints_at_limit == ("joint2", "joint3")
+        bench.keeper.home()  # guarded: inside the margin only the way back is open
+        for name, unit in bench.units.items():
+            off_m = np.linalg.norm(bench.tip(name).position_m - unit.entry.home.position_m)
+            assert off_m < 0.008
+            assert not unit.state.joints_at_limit
+    finally:
+        bench.leave()
+
+
+def test_arms_that_were_only_held_are_not_parked() -> None:
+    bench = Bench()
+    try:
+        bench.hand.lift()
+        bench.keeper.settle()
+        held_m = bench.tip("left").position_m
+        bench.keeper.close()
+        seen = YamArm(bench.units["left"].entry.options, "left")
+        seen.connect()
+        tip = bench.units["left"].entry.T_base_mount @ seen.read().T_mount_tip
+        assert np.linalg.norm(tip.position_m - held_m) < 0.002
+        seen.close()
+    finally:
+        bench.leave()
+
+
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Bench]:
     bench = Bench()
     yield bench
-    bench.keeper.close()
-    bench.hand.close()
-    bench.end()
+    bench.leave()
 
 
 @pytest.fixture
@@ -228,6 +376,7 @@ def test_a_jammed_gripper_holds_nothing(bench: Bench) -> None:
 
 
 def test_arms_are_parked_before_they_are_left(bench: Bench) -> None:
+    bench.go(1, left=bench.tip("left"))
     bench.keeper.park()
     for name, unit in bench.units.items():
         park = unit.entry.park

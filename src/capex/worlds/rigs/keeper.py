@@ -4,6 +4,9 @@ One tick: the servos propose, the guard rules, the goals are commanded, the cloc
 end, the arms are measured. Ticks that follow each other keep the cadence t0 + k / hz; a tick that
 is asked for late is shorter by that, or skips whole periods. In lock-step time passes only in here.
 
+Nothing is sent to an arm before the first request that needs it held: an arm that floats until then
+stays free for a person's hand while it is only looked at.
+
 What ends a motion is in the reading (`stopped`); the next tick tries `recover` once where a robot
 reports an error. A lost arm, an error that stays and every stop that needs a person
 (`ArmStatus.needs_person`) are a RigFault until `clear`.
@@ -70,12 +73,14 @@ class Keeper:
         self._deadline_s: float | None = None  # of the next tick, within a motion
         self._commanded_s = clock.now_s()
         self._halted = ""
+        self._holds = False
         self.counts: Counter[str] = Counter()
         self._measure()
 
     def tick(self, command: Command) -> RigReading:
         """One control tick."""
         self._require_free()
+        self._holds = True
         late_s = self._keep_cadence()
         notes = self._recover()
         wanted: dict[str, Pose | None] = {}
@@ -111,13 +116,19 @@ class Keeper:
         return self._reading()
 
     def beat(self) -> None:
-        """Between requests, in real time: hold, and look whether the arms are well."""
+        """Between requests, in real time: hold, and look whether the arms are well. Arms that
+        nobody has needed yet are left alone.
+        """
+        if not self._holds:
+            self._measure()
+            return
         self._hold_for(0)
         self._watch()
 
     def brake(self) -> RigReading:
         """Stop every arm where it is, which a goal ahead of it would not; the next tick goes on."""
         self._require_free()
+        self._holds = True
         for unit in self._units.values():
             unit.stop()
         self._deadline_s = None
@@ -190,11 +201,11 @@ class Keeper:
         return self.read()
 
     def park(self) -> None:
-        """Arms that have a park pose go there as they go home, fingers as they are. What keeps them
-        from it is said, and they stay: closing goes on.
+        """Arms that have a park pose go there as they go home, fingers as they are; who was only
+        looked at or held stays. What keeps them from it is said, and they stay: closing goes on.
         """
         parks = {n: u.entry.park for n, u in self._units.items() if u.entry.park is not None}
-        if not parks or self._guard.pressed:
+        if not parks or self._guard.pressed or not self.counts["tick"]:
             return
         try:
             self.settle()
@@ -308,6 +319,8 @@ class Keeper:
 
     def hold_alone(self, seconds: float) -> None:
         """The collector is gone: stop, and hold for so long."""
+        if not self._holds:
+            return
         self._press("the collector is gone")
         until_s = self._clock.now_s() + seconds
         while not self._clock.lock_step and self._clock.now_s() < until_s:
@@ -361,6 +374,7 @@ class Keeper:
 
     def _hold_for(self, ticks: int) -> None:
         """Hold for some ticks, and measure."""
+        self._holds = True
         for unit in self._units.values():
             unit.hold()
         for _ in range(ticks):
@@ -385,7 +399,7 @@ class Keeper:
     def _halt(self, reason: str) -> str:
         """Stop all arms, once for each reason."""
         if reason and reason != self._halted:
-            self._halted = reason
+            self._halted, self._holds = reason, True
             for unit in self._units.values():
                 unit.stop(forget_bias=self._guard.stopped_by_force)
         return reason
@@ -417,6 +431,8 @@ class Keeper:
             late_s=late_s,
             guard=notes,
             stopped=stopped,
+            age_s={name: unit.tip_state.age_s for name, unit in units.items()},
+            errors={name: unit.tip_state.error for name, unit in units.items()},
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from capex.worlds import ArmState, Command
@@ -24,6 +24,8 @@ class RigReading:
     late_s: float = 0.0  # how far past its deadline the tick began
     guard: tuple[str, ...] = ()  # what the guard changed in this tick, a short phrase each
     stopped: str = ""  # why the guard ended the motion
+    age_s: Mapping[str, float] = field(default_factory=dict)  # of each arm's state
+    errors: Mapping[str, str] = field(default_factory=dict)  # why an arm does not move, or nothing
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class RigLink(Protocol):
         """One control tick: guarded, commanded, and measured at the tick's end."""
 
     def read(self) -> RigReading:
-        """Measure now; nothing is commanded and no time is waited for."""
+        """Measure now; nothing is commanded and no time is waited for. Arms that only this was
+        asked of were never touched, and are not when the rig is closed.
+        """
 
     def brake(self) -> RigReading:
         """Stop the arms where they are; the next tick goes on from there."""

@@ -4,18 +4,23 @@ and the clock that they run on.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from capex.worlds.rigs.cameras import open_cameras
 from capex.worlds.rigs.client import open_link
+from capex.worlds.rigs.link import RigLink
 from capex.worlds.rigs.locks import RigLock, lock_key
 from capex.worlds.rigs.registry import OpenRig
 from capex.worlds.rigs.rigfile import CameraEntry, RigFile
 from capex.worlds.rigs.rigprocess import make_clock
 
 
-def open_rig(rig: RigFile) -> OpenRig:
-    """Connect everything that a rig file names; nothing moves."""
+@contextmanager
+def open_arms(rig: RigFile) -> Iterator[tuple[RigFile, RigLink]]:
+    """The arms of a rig, locked and connected, and its simulated room where it has one, with the
+    rig as it was opened. Nothing is sent to an arm before the first request that needs it held.
+    """
     with ExitStack() as opened:
         if rig.room:
             from capex.worlds.rigs.room.start import prepare
@@ -24,6 +29,13 @@ def open_rig(rig: RigFile) -> OpenRig:
             opened.callback(end_room)
         link = open_link(rig)
         opened.callback(link.close)
+        yield rig, link
+
+
+def open_rig(rig: RigFile) -> OpenRig:
+    """Connect everything that a rig file names; nothing moves."""
+    with ExitStack() as opened:
+        rig, link = opened.enter_context(open_arms(rig))
         for key, names in _camera_keys(rig).items():
             opened.callback(RigLock(f"the camera {', '.join(names)}", key, rig.name).release)
         clock = make_clock(rig)

@@ -2,8 +2,8 @@
 
 It has a session of its own, so that neither Ctrl-C nor a closed terminal reaches it, and ends only
 when it is asked to: by `close`, by SIGTERM, or `alone_hold_s` after the collector died, which it
-sees by the end of its pipe. Until then it holds the arms, with whatever heartbeat they want, and
-keeps the locks.
+sees by the end of its pipe. Until then it keeps the locks, and from the first request that moves or
+settles the arms it holds them, with whatever heartbeat they want.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class _Server:
                 self._say(("done", None))
 
     def _wait(self) -> None:
-        """Until a request comes; in real time the arms are held every tick. A person's stop is
-        carried out at once, and before the request.
+        """Until a request comes; in real time there is a beat every tick. A person's stop is carried
+        out at once, and before the request.
         """
         lock_step = self._clock.lock_step
         every_s = GLANCE_S if lock_step else self._keeper.period_s
