@@ -11,6 +11,7 @@ import time
 import pytest
 
 from capex.run.requests import running_rig
+from capex.run.writing import BEGUN
 from capex.worlds.rigs.stops import stop_address
 from studio_pages import browser as browser
 from studio_pages import free_port, quiet, running_campaign, serving, small_rig, studio_process
@@ -31,13 +32,26 @@ def frozen(process):
         os.kill(process, signal.SIGCONT)
 
 
-def invalid_of(run):
-    """The records of the attempts that ended without an episode, once there is one."""
+@contextlib.contextmanager
+def frozen_in_an_attempt(campaign, run):
+    """A collector that hangs while its robot's attempt is under way: no homing, no arranging."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        with frozen(campaign.pid):
+            if list(run.glob(f"chains/*/episodes/.*/{BEGUN}")):
+                yield
+                return
+        time.sleep(0.1)
+    raise AssertionError("no attempt began")
+
+
+def stopped_attempt(run):
+    """The record of the attempt that a stop ended: the last one."""
     until = time.monotonic() + 60
-    while not (found := list(run.glob("chains/*/invalid/*/record.json"))):
+    while not (found := sorted(run.glob("chains/*/invalid/*/record.json"))):
         assert time.monotonic() < until
         time.sleep(0.05)
-    return [json.loads(path.read_text()) for path in found]
+    return json.loads(found[-1].read_text())
 
 
 def middle_is_free(browser):
@@ -65,7 +79,7 @@ def test_every_page_of_a_running_rig_stops_it_though_its_collector_hangs(browser
                     assert middle_is_free(browser), (page, width)
             assert "room (Escape)" in browser.ask(f"{BUTTON}.ariaLabel")
             assert "does not replace the emergency stop" in browser.ask(SAYS)
-            with frozen(campaign.pid):
+            with frozen_in_an_attempt(campaign, run):
                 browser.ask("localStorage.setItem('capex-name', 'Ada')")
                 browser.click("[name=rig-stop]")
                 browser.wait(f"{SAYS}.includes('room stopped at') && {SAYS}.includes('by Ada')")
@@ -79,7 +93,7 @@ def test_every_page_of_a_running_rig_stops_it_though_its_collector_hangs(browser
             browser.click("[name=seen]")
             browser.wait("document.querySelector('.estop').hidden")
         quiet(browser, address)
-    (record,) = invalid_of(run)
+    record = stopped_attempt(run)
     assert record["error"] == "stopped by Ada"
     (stop,) = record["rig"]["stops"]
     assert stop["by"] == "Ada"
@@ -95,7 +109,7 @@ def test_a_press_is_sent_until_it_is_confirmed_by_key_and_over_a_reload(browser,
             browser.open(f"{url}#/live/rig")
             browser.wait(f"{BUTTON} !== null")
             rig = running_rig(run)
-            with frozen(campaign.pid), frozen(rig.process):
+            with frozen_in_an_attempt(campaign, run), frozen(rig.process):
                 browser.key("Escape")
                 browser.wait(f"/Stopping|not confirmed/.test({SAYS})")
                 browser.wait(f"{SAYS}.includes('use the emergency stop')")
@@ -106,7 +120,7 @@ def test_a_press_is_sent_until_it_is_confirmed_by_key_and_over_a_reload(browser,
     finally:
         studio.kill()
         studio.wait()
-    (record,) = invalid_of(run)
+    record = stopped_attempt(run)
     assert [stop["by"] for stop in record["rig"]["stops"]] == ["the studio"]
 
 
@@ -137,7 +151,7 @@ def test_whoever_drives_a_rig_may_stop_it_and_a_simulated_world_has_no_stop(brow
         browser.wait("document.querySelector('main').innerText.includes('stopped by Ada')")
         browser._call("Input.dispatchKeyEvent", type="keyUp", key="r")
         quiet(browser, address)
-    (record,) = invalid_of(tmp_path / "runs" / "rig")
+    record = stopped_attempt(tmp_path / "runs" / "rig")
     (stop,) = record["rig"]["stops"]
     assert stop["by"] == "Ada"
     assert stop["step"] >= 3
