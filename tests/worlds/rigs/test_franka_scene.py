@@ -20,7 +20,7 @@ from capex.worlds.render import Renderer
 from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.room import expert
 from capex.worlds.rigs.room.scenes import franka as scene
-from hold import hold, put_on
+from hold import beyond_hand_m, hold, put_on
 
 HUES_DEG = {
     "coke can": 358,
@@ -57,6 +57,12 @@ def test_starts_differ_lie_apart_on_both_sides_and_the_expert_stays_inside_the_g
                 radii_m = scene.OBJECTS[one].radius_m + scene.OBJECTS[two].radius_m
                 assert math.dist(a[:2], b[:2]) > radii_m + 0.05
         assert len(sides) == 2 ** len(names)
+
+
+def test_the_guards_hand_holds_the_simulated_one_with_its_open_fingers_and_camera():
+    hand = read_rig(find_rig("franka-twin")).guard.hand("arm")
+    bodies = "hand", "finger_left", "finger_right"
+    assert beyond_hand_m(*room("PickCoke"), bodies, "tip", hand) < 0.002
 
 
 def test_things_have_the_hue_that_the_instruction_names_and_fit_between_the_fingers():

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from capex.pose import DOWN, Pose, angle_between, rotation_matrix
+from capex.pose import DOWN, FORWARD, Pose, angle_between, rotation_matrix
 from capex.worlds.rigs.drivers import ArmFacts
 from capex.worlds.rigs.guard import Guard, TipState
+from capex.worlds.rigs.hands import HandPart
 from capex.worlds.rigs.lastcheck import GoalCheck, refused
 from capex.worlds.rigs.rigfile import Box, GuardPolicy
-from capex.worlds.rigs.shapes import segments_apart_m, way_until
+from capex.worlds.rigs.shapes import hull_of, segments_apart_m, tilt_rad, way_until
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+from guard_geometry import placed, surface
 
 BOX = Box("workspace", (0.1, -0.5, 0.0), (0.8, 0.5, 0.6))
 SHELF = Box("shelf", (0.5, -0.5, 0.0), (0.8, 0.5, 0.2))
@@ -43,9 +49,9 @@ def one(ruling):
         (pose(0.4, 0, 0.3), pose(0.41, 0, 0.3), (0.41, 0, 0.3), ()),
         (pose(0.4, 0, 0.3), pose(0.5, 0, 0.3), (0.42, 0, 0.3), ("step cut to 20 mm",)),
         (pose(0.4, 0.49, 0.3), pose(0.4, 0.505, 0.3), (0.4, 0.5, 0.3), ("held at the box",)),
-        (pose(0.49, 0, 0.1), pose(0.505, 0, 0.1), (0.4999, 0, 0.1), ("kept out of shelf",)),
+        (pose(0.45, 0, 0.1), pose(0.462, 0, 0.1), (0.456, 0, 0.1), ("wrist kept out of shelf",)),
         (pose(0.81, 0, 0.3), pose(0.82, 0, 0.3), (0.8, 0, 0.3), ("held at the box",)),
-        (pose(0.6, 0, 0.19), pose(0.6, 0, 0.18), (0.6, 0, 0.19), ("kept out of shelf",)),
+        (pose(0.6, 0, 0.19), pose(0.6, 0, 0.18), (0.6, 0, 0.19), ("fingers kept out of shelf",)),
         (pose(0.6, 0, 0.19), pose(0.6, 0, 0.2), (0.6, 0, 0.2), ()),
     ],
     ids=["free", "step", "box", "keep-out", "was outside", "was inside, deeper", "outwards"],
@@ -92,12 +98,12 @@ def test_an_arm_that_kept_still_begins_a_new_motion():
 
 
 def test_a_corner_is_not_cut_by_an_arm_that_lags_behind_its_goal():
-    g = guard()
-    g.rule({"arm": state(pose(0.48, 0, 0.22))}, {"arm": pose(0.495, 0, 0.215)})
+    g = guard(replace(POLICY, lead_m=0.1))
+    g.rule({"arm": state(pose(0.475, 0, 0.22))}, {"arm": pose(0.49, 0, 0.215)})
     # The goal could slide over the edge; the straight way from the tip below it could not.
-    ruling = g.rule({"arm": state(pose(0.49, 0, 0.19))}, {"arm": pose(0.51, 0, 0.205)})
-    assert ruling.notes == ("kept out of shelf",)
-    assert one(ruling)[0] < 0.5
+    ruling = g.rule({"arm": state(pose(0.47, 0, 0.17))}, {"arm": pose(0.509, 0, 0.2135)})
+    assert ruling.notes == ("fingers kept out of shelf",)
+    assert one(ruling)[0] < 0.493
 
 
 def test_a_joint_in_its_margin_may_only_come_back():
@@ -177,11 +183,100 @@ def test_the_last_check_refuses_what_the_cutting_should_not_have_let_through():
         assert refused(check, goal) == reason
     for at, to, reason in (
         ((0.49, 0, 0.1), (0.505, 0, 0.1), "it goes through shelf"),
+        ((0.45, 0, 0.1), (0.46, 0, 0.1), "its hand goes into shelf"),
+        ((0.4, 0, 0.02), (0.4, 0, 0.005), "its hand goes below the floor"),
         ((0.4, 0.49, 0.3), (0.4, 0.505, 0.3), "it leaves the workspace"),
         ((0.6, 0, 0.19), (0.6, 0, 0.18), "it goes deeper into shelf"),
     ):
-        near = replace(check, start=pose(*at), tip=pose(*at), origin_m=np.array(at))
+        table = replace(POLICY, floor_m=0.0)
+        near = GoalCheck(table, pose(*at), pose(*at), np.array(at), None)
         assert refused(near, pose(*to)) == reason
+
+
+TABLE = replace(POLICY, keep_out=(), floor_m=0.0)
+BRACKET = HandPart("bracket", (0.03, -0.05, -0.19), (0.11, 0.05, -0.10))
+
+
+def walk(g, tip, goal, ticks):
+    """Ask an arm that follows exactly for a goal; where it came, and the notes."""
+    notes = []
+    for _ in range(ticks):
+        ruling = g.rule({"arm": state(tip)}, {"arm": goal})
+        assert ruling.stopped == ""
+        tip = ruling.goals["arm"]
+        notes += ruling.notes
+        assert placed(surface(g._policy.hand("arm")), [tip])[..., 2].min() > -1e-6
+    return tip, set(notes)
+
+
+def test_a_hand_that_turns_low_over_the_table_is_raised():
+    tip, forward = pose(0.4, 0, 0.02), Pose(np.array([0.4, 0, 0.02]), FORWARD)
+    there, notes = walk(guard(TABLE), tip, forward, 40)
+    assert angle_between(there.rotation, FORWARD) < 1e-6
+    assert there.position_m == pytest.approx((0.4, 0, 0.045))  # as high as the wrist is thick
+    assert "wrist held above the floor" in notes
+    down, notes = walk(guard(TABLE), tip, pose(0.4, 0, -0.1), 10)
+    assert down.position_m[2] == pytest.approx(0.0125)  # its pads reach so far beyond the tip
+    assert notes >= {"held at the box", "fingers held above the floor"}
+
+
+def test_a_camera_bracket_and_open_fingers_count():
+    back = Pose(np.array([0.4, 0, 0.02]), rotation_matrix(np.array([0, np.pi / 2, 0])) @ DOWN)
+    low, _ = walk(guard(TABLE), pose(0.4, 0, 0.02), back, 40)
+    hand = (*TABLE.hand("arm"), BRACKET)
+    high, notes = walk(guard(replace(TABLE, hands={"arm": hand})), pose(0.4, 0, 0.02), back, 40)
+    assert low.position_m[2] == pytest.approx(0.045)
+    assert high.position_m[2] == pytest.approx(0.11)
+    assert "bracket held above the floor" in notes
+    side = Pose(np.array([0.4, 0, 0.02]), rotation_matrix(np.array([np.pi / 2, 0, 0])) @ DOWN)
+    aside, notes = walk(guard(TABLE), pose(0.4, 0, 0.02), side, 40)
+    assert aside.position_m[2] == pytest.approx(0.102)  # a palm on its edge
+    assert "palm held above the floor" in notes
+
+
+def test_the_approach_tilts_no_farther_than_allowed_and_may_come_back():
+    g, up = guard(replace(TABLE, max_tilt_deg=30)), (0.0, 2.5, 0.4)
+    tip, notes = walk(g, pose(0.4, 0, 0.3), pose(0.4, 0, 0.3, up), 40)
+    assert np.degrees(tilt_rad(tip.rotation)) == pytest.approx(30)
+    assert "tilt held at 30 deg" in notes
+    tilted = pose(0.4, 0, 0.3, (0, 0.8, 0))  # a person left it so
+    farther, _ = walk(guard(replace(TABLE, max_tilt_deg=30)), tilted, pose(0.4, 0, 0.3, up), 3)
+    assert tilt_rad(farther.rotation) <= 0.8 + 1e-6
+    back, notes = walk(guard(replace(TABLE, max_tilt_deg=30)), tilted, pose(0.4, 0, 0.3), 12)
+    assert angle_between(back.rotation, DOWN) < 1e-6
+    assert notes == {"turn cut to 6 deg"}
+
+
+def test_a_hand_that_is_already_below_the_floor_only_comes_up():
+    pushed = pose(0.4, 0, 0.0)
+    g = guard(TABLE)
+    for wanted in (pose(0.4, 0, -0.01), pose(0.4, 0, 0.0, (0, 0.1, 0)), pose(0.4, 0, 0.005)):
+        ruling = g.rule({"arm": state(pushed)}, {"arm": wanted})
+        assert ruling.stopped == ""
+        assert one(ruling)[2] > 0.0
+
+
+def test_an_arm_that_hangs_below_the_floor_is_led_no_lower():
+    g = guard(TABLE)
+    g.rule({"arm": state(pose(0.4, 0, 0.03))}, {"arm": pose(0.4, 0, 0.025)})
+    ruling = g.rule({"arm": state(pose(0.4, 0, 0.01))}, {"arm": pose(0.41, 0, 0.02)})
+    assert np.allclose(one(ruling), (0.41, 0, 0.025))
+    assert ruling.notes == ("fingers held above the floor",)
+
+
+def test_distances_of_a_hand_agree_with_many_points():
+    rng = np.random.default_rng(1)
+    hand = (*TABLE.hand("arm"), BRACKET)
+    for _ in range(60):
+        turned = rotation_matrix(rng.normal(0, 1.5, 3)) @ DOWN
+        at = Pose(rng.uniform((0.3, -0.7, 0.0), (0.7, 0.7, 0.4)), turned)
+        gaps = hull_of(hand).gaps_m(0.0, (SHELF,), at.position_m[None], turned[None])[0]
+        for part, floor_m, off_m in zip(hand, *gaps, strict=True):
+            points = placed(surface((part,)), [at])[0]
+            outside = np.linalg.norm(points - np.clip(points, SHELF.lower_m, SHELF.upper_m), axis=1)
+            assert points[:, 2].min() - 0.006 < floor_m < points[:, 2].min() + 1e-9
+            assert off_m <= outside.min() + 1e-9  # never said to be farther off than it is
+            assert off_m > 0.0 or outside.min() < 0.01
 
 
 def test_shapes_agree_with_many_points():

@@ -74,14 +74,14 @@ def test_the_guard_reports_what_it_changes(tmp_path):
         assert reading.guard == ("step cut to 10 mm",)
         link.home()
         _, notes = go(link, (0.6, 0.0, 0.1), ticks=120)
-        assert "kept out of shelf" in notes
+        assert "palm kept out of shelf" in notes
         link.home()
         link.tick(Command({"arm": ArmCommand((float("nan"), 0.0, 0.0))}))
         reading = link.tick(Command({"arm": ArmCommand((0.0, 0.01, 0.0))}))
         assert reading.stopped == "the command for arm is not a finite number"  # until it settles
         link.settle()
         assert not link.tick(Command({"arm": ArmCommand((0.0, 0.01, 0.0))})).stopped
-        assert link.counts()["kept out of shelf"] > 0
+        assert link.counts()["palm kept out of shelf"] > 0
     assert not [c for c in calls(tmp_path) if c.get("bad")]
 
 

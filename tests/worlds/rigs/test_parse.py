@@ -11,6 +11,7 @@ from capex import worlds
 from capex.errors import CapexError
 from capex.pose import DOWN, euler_to_matrix, quaternion_xyzw
 from capex.worlds.rigs import rig_world
+from capex.worlds.rigs.hands import HANDS
 from capex.worlds.rigs.parse import PACKAGED, read_rig
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "rig.example.toml"
@@ -103,6 +104,17 @@ def test_tasks_and_guard_may_be_files_beside_it_and_are_read_again_when_they_cha
         ("[guard] ", "[guards] ", "guard.workspace is missing; it must be a table of keys"),
         ("size = [640, 480]", "size = [640]", "cameras 'wrist'.size is [640]; it must be 2 numbers"),
         ("[[arms]]", "[[arms]", "is not TOML: "),
+        ("max_tilt_deg = 60", "max_tilt_deg = 200", "guard.max_tilt_deg is 200; it must be a number above 0 and at most 180"),
+        ("floor_m = 0.0 ", 'floor_m = "low" ', "guard.floor_m is 'low'; it must be a number"),
+        ("floor_m = 0.0 ", "floor_m = 0.3 ", "the home of arm 'arm' is at [0.45, 0.0, 0.3] m, with its fingers below the floor (0.3 m); it must be clear of it"),
+        ('position_m = [0.45, 0.0, 0.30], orientation = "down"', 'position_m = [0.45, 0.0, 0.30], orientation = "forward"', "and tilts by 90 deg from straight down; max_tilt_deg is 60"),
+        ("position_m = [0.45, 0.0, 0.30]", "position_m = [0.53, 0.15, 0.30]", "with its palm inside the keep-out box 'camera post'"),
+        ('shape = "franka"', 'shape = "human"', "guard.hands.arm.shape is 'human'; it must be one of franka, yam"),
+        ('shape = "franka"', 'brackett = 1', "there is no key 'brackett' in guard.hands.arm; valid: bracket,"),
+        ('shape = "franka"', "wrist = { from_m = 0.1, to_m = 0.12, radius_m = 0.04 }", "guard.hands.arm.wrist.to_m is 0.12; it must be at least 0.18: a capsule is no shorter than it is wide"),
+        ('shape = "franka"', "fingers = { from_m = 0.02, to_m = 0.1, radius_m = 0.01 }", "guard.hands.arm.fingers.from_m is 0.02; it must be at most 0: the tip is between the fingers"),
+        ("upper_m = [0.11, 0.05, -0.10]", "upper_m = [0.01, 0.05, -0.10]", "guard.hands.arm.bracket.upper_m is [0.01, 0.05, -0.1]; it must be above lower_m"),
+        ("[guard.hands.arm]", "[guard.hands.left]", "there is no arm 'left' in hands of"),
     ],
 )  # fmt: skip
 def test_every_mistake_is_one_sentence_that_names_the_file(tmp_path, old, new, sentence):
@@ -129,6 +141,23 @@ def test_two_arms_prefix_their_numbers_and_need_two_names(tmp_path):
 def test_forces_can_be_left_out_of_the_guard_but_the_guard_not(tmp_path):
     path = written(tmp_path, ("force_latch_n = 30.0", 'force_latch_n = "off"'))
     assert read_rig(path).guard.force_latch_n is None
+
+
+def test_a_hand_is_its_drivers_or_the_files_own(tmp_path):
+    guard = read_rig(EXAMPLE).guard
+    assert [part.name for part in guard.hand("arm")] == ["fingers", "palm", "wrist", "bracket"]
+    fingers = guard.hand("arm")[0]
+    assert fingers.upper_m[1] == pytest.approx(0.04 + 0.023)  # open by 8 cm
+    own = "palm = { lower_m = [-0.1, -0.1, -0.2], upper_m = [0.1, 0.1, -0.1] }"
+    yam = read_rig(
+        written(tmp_path, ('"my_lab.franka:Franka"', '"yam"'), ('shape = "franka"', own))
+    )
+    assert yam.guard.hand("arm")[1].upper_m == (0.1, 0.1, -0.1)
+    assert yam.guard.hand("arm")[2] == HANDS["yam"][2]
+    # Straight down, the tip may come to the lower end of its box, whatever reaches beyond it.
+    assert read_rig(written(tmp_path, ("floor_m = 0.0 ", "# "))).guard.floor(
+        "arm"
+    ) == pytest.approx(-0.0025)
 
 
 def test_an_unknown_file_names_the_packaged_ones():

@@ -11,8 +11,9 @@ import pytest
 
 from capex.errors import UnknownName
 from capex.worlds.render import Renderer
+from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.room.scenes import blocks as scene
-from hold import hold, put_on
+from hold import beyond_hand_m, hold, put_on
 
 
 def test_a_start_and_a_seed_give_the_same_bits_and_another_start_another_arrangement():
@@ -43,6 +44,15 @@ def test_a_block_that_rests_on_its_support_alone_is_achieved_and_one_in_hand_is_
     assert scene.judge(model, data, task) == (True, f"the red block rests on the {support}")
     hold(model, data, "red block", 0.044)
     assert scene.judge(model, data, task) == (False, "the gripper still touches the red block")
+
+
+def test_the_guards_hand_holds_the_simulated_one_with_its_open_fingers_and_camera():
+    model = scene.build("LiftBlock")
+    data = mujoco.MjData(model)
+    scene.arrange(model, data, "LiftBlock", 1)
+    guard = read_rig(find_rig("room")).guard
+    bodies = "hand", "finger_left", "finger_right"
+    assert beyond_hand_m(model, data, bodies, "tip", guard.hand("arm")) < 0.002
 
 
 def test_a_block_held_up_is_lifted():

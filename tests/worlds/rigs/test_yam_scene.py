@@ -28,6 +28,7 @@ from capex.worlds.rigs.room.scenes.yam_arms import MOUNTS_M, fingers
 from capex.worlds.rigs.room.scenes.yam_expert import EXPERT, rim_grasp, tip
 from capex.worlds.rigs.yam.kinematics import MAX_OPENING_M
 from capex.worlds.rigs.yam.pair import YamPair
+from hold import beyond_hand_m
 
 DOCS = Path(__file__).parents[3] / "docs"
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
@@ -92,6 +93,15 @@ def test_the_rig_file_of_the_docs_is_the_twins_but_for_its_devices() -> None:
             assert np.array_equal(one.position_m, other.position_m)
     assert [(c.name, c.view) for c in docs.cameras] == [(c.name, c.view) for c in twin.cameras]
     assert docs.tasks == twin.tasks
+
+
+def test_the_guards_hands_hold_the_simulated_ones_with_open_fingers_and_cameras() -> None:
+    guard, room = read_rig(find_rig("yam-twin")).guard, room_at("BowlHandover")
+    scene.arrange(room.model, room.data, "BowlHandover", 0)
+    for arm in ("left", "right"):
+        bodies = f"{arm}_hand", *fingers(arm)
+        hand = guard.hand(arm)
+        assert beyond_hand_m(room.model, room.data, bodies, f"{arm}_tip", hand) < 0.002
 
 
 def _pad_end(room: Room, finger: str) -> np.ndarray:

@@ -43,8 +43,11 @@ def policy_lines(policy: GuardPolicy) -> list[str]:
     boxes |= {f"keep out {b.name}": b for b in policy.keep_out}
     lines = [f"{name}: {_cm(box.lower_m)} to {_cm(box.upper_m)} cm" for name, box in boxes.items()]
     for name, value in values.items():
-        if name not in ("workspace", "keep_out", "arm_workspaces"):
+        if name not in ("workspace", "keep_out", "arm_workspaces", "hands", "floor_m"):
             lines.append(f"{name}: {'off' if value is None else format(value, 'g')}")
+    for arm, hand in policy.hands.items():
+        parts = ", ".join(part.name for part in hand)
+        lines.append(f"hand of {arm} ({parts}): above {cm(policy.floor(arm))}, out of keep-outs")
     return lines
 
 

@@ -9,13 +9,16 @@ everything that the last one did:
 - a tick's largest step and turn; the lead, how far a goal may stand ahead of the measured tip; the
   move, how far from where the motion began. A motion begins when the arms have settled, or by
   itself once an arm has kept still for `still_ticks`;
-- keep-out boxes: the way to the goal, from the last goal and from the measured tip, ends before
-  them. They hold for the tip's point;
+- the hand (handrule.py): its approach stays within `max_tilt_deg` of straight down, and all of it,
+  from the tip to the flange with open fingers and camera bracket, above the floor and out of the
+  keep-out boxes. Above the floor the goal is raised as far as the turned hand needs; the way to the
+  goal, from the last goal and from the measured tip, ends before a keep-out. Forearm, elbow and
+  cables are not looked at;
 - joint margin: there are no kinematics here, so while a joint measures inside its margin goals must
   lead to the last tip pose at which all joints were free (home, where there was none): none stands
   farther from it than the tip has come so far, but for LEASH_M;
-- arm to arm: hands are segments, from the tip HAND_M back along the approach; any two of them, as
-  asked for and as measured, stay `arm_distance_m` apart, or come no closer where they are. Open
+- arm to arm: here hands are segments, from the tip HAND_M back along the approach; any two of them,
+  as asked for and as measured, stay `arm_distance_m` apart, or come no closer where they are. Open
   fingers are a segment across the tip and stay FINGERS_NEARER_M less apart. Thickness is part of
   that distance; elbows are not looked at.
 
@@ -38,6 +41,7 @@ import numpy as np
 from capex.pose import Array, Pose, angle_between, rotation_matrix, rotation_vector
 from capex.worlds.rigs import shapes
 from capex.worlds.rigs.drivers import ArmFacts
+from capex.worlds.rigs.handrule import HandRule, as_far_as
 from capex.worlds.rigs.lastcheck import (
     LEASH_M,
     GoalCheck,
@@ -49,9 +53,8 @@ from capex.worlds.rigs.lastcheck import (
 )
 from capex.worlds.rigs.rigfile import GuardPolicy
 from capex.worlds.rigs.servo import moved_away
-from capex.worlds.rigs.shapes import length
+from capex.worlds.rigs.shapes import between, length
 
-CLEARANCE_M = 1e-4  # before the face of a keep-out
 STILL_M = 0.001
 
 
@@ -247,8 +250,13 @@ class Guard:
         policy, arm = self._policy, self._arms[name]
         here_m, tip_m = start.position_m, state.tip.position_m
         assert arm.origin_m is not None
+        hand = HandRule(policy, name, start, state.tip)
+        rotation, turned = self._turn(hand, start, state.tip, goal)
         end_m = shapes.into_box(policy.box(name), goal.position_m)
-        boxed = ["held at the box"] if length(end_m - goal.position_m) > 1e-6 else []
+        texts = ["held at the box"] if length(end_m - goal.position_m) > 1e-6 else []
+        least_m, raised = hand.raised(rotation)
+        texts += [raised] if end_m[2] < least_m - 1e-6 else []
+        end_m[2] = max(end_m[2], min(least_m, policy.box(name).upper_m[2]))
         parts = {f"step cut to {1000 * policy.max_step_m:.0f} mm": (here_m, policy.max_step_m)}
         parts["goal kept near the tip"] = (tip_m, policy.lead_m)
         parts[f"held {100 * policy.max_move_m:.0f} cm from where the motion began"] = (
@@ -261,48 +269,29 @@ class Guard:
         }
         part = min(cuts.values())
         end_m = here_m + part * (end_m - here_m)
-        texts = boxed + [text for text, cut in cuts.items() if cut == part < 1 - 1e-9][:1]
-        rotation, turned = self._turn(start, state.tip, goal)
-        texts += turned
-        end_m, kept_out = self._keep_out(here_m, tip_m, end_m)
-        texts += kept_out
-        cut_goal = Pose(end_m, rotation)
+        texts += [text for text, cut in cuts.items() if cut == part < 1 - 1e-9][:1]
+        cut_goal, blocked = as_far_as(Pose(end_m, rotation), start, hand.blocked)
         near = joints_in_margin(policy, self._facts[name], state.joints_rad)
         if near and not returns(self._check(name, state, start), cut_goal):
             return start, [f"joint {near[0]} within its margin"]
-        return cut_goal, texts
+        return cut_goal, list(dict.fromkeys([*texts, *turned, *blocked]))
 
-    def _turn(self, start: Pose, tip: Pose, goal: Pose) -> tuple[Array, list[str]]:
+    def _turn(self, hand: HandRule, start: Pose, tip: Pose, goal: Pose) -> tuple[Array, list[str]]:
         policy = self._policy
-        turn = rotation_vector(goal.rotation @ start.rotation.T)
+        wanted = hand.upright(goal.rotation)
+        texts = [] if wanted is goal.rotation else [hand.tilt_held]
+        turn = rotation_vector(wanted @ start.rotation.T)
         angle = length(turn)
         full = min(1.0, policy.max_step_rad / angle) if angle > 0 else 1.0
         lead = max(policy.lead_rad, angle_between(start.rotation, tip.rotation))
         for part in (full, full / 2, 0.0):
-            rotation = rotation_matrix(part * turn) @ start.rotation
-            if angle_between(rotation, tip.rotation) <= lead:
+            rotation = hand.upright(rotation_matrix(part * turn) @ start.rotation)
+            stepped = angle_between(rotation, start.rotation) <= policy.max_step_rad + 1e-9
+            if stepped and angle_between(rotation, tip.rotation) <= lead:
                 break
         if part > 1 - 1e-9:
-            return rotation, []
-        return rotation, [f"turn cut to {math.degrees(part * angle):.0f} deg"]
-
-    def _keep_out(self, here_m: Array, tip_m: Array, end_m: Array) -> tuple[Array, list[str]]:
-        names: list[str] = []
-        for box in self._policy.keep_out:
-            inside = shapes.depth_m(box, here_m)
-            if inside > 0:  # it was put there: only outwards
-                if shapes.depth_m(box, end_m) >= inside:
-                    end_m, names = here_m, [*names, box.name]
-                continue
-            part = shapes.way_until(box, here_m, end_m)
-            if part < 1:
-                margin = CLEARANCE_M / length(end_m - here_m)
-                end_m = here_m + max(0.0, part - margin) * (end_m - here_m)
-                names.append(box.name)
-            sagged_in = shapes.depth_m(box, tip_m) > 0
-            if not sagged_in and shapes.way_until(box, tip_m, end_m) < 1:
-                end_m, names = here_m, [*names, box.name]
-        return end_m, [f"kept out of {name}" for name in dict.fromkeys(names)]
+            return rotation, texts
+        return rotation, [*texts, f"turn cut to {math.degrees(part * angle):.0f} deg"]
 
     def _keep_apart(
         self, states: Mapping[str, TipState], starts: Mapping[str, Pose], goals: Mapping[str, Pose]
@@ -319,23 +308,20 @@ class Guard:
         enough = [min(limit_m, apart_m) for apart_m in now_m]
         alone = [{name: 1.0} for name in goals]
         for parts in (dict.fromkeys(goals, 1.0), dict.fromkeys(goals, 0.5), *alone, {}):
-            tried = {n: self._part(starts[n], goals[n], part) for n, part in parts.items()}
+            tried = {n: between(starts[n], goals[n], part) for n, part in parts.items()}
             clear = all(
-                not refused(self._check(n, states[n], starts[n]), goal) for n, goal in tried.items()
+                not refused(self._check(n, states[n], starts[n]), goal)
+                and (
+                    goal is goals[n]
+                    or not HandRule(self._policy, n, starts[n], states[n].tip).blocked(goal)
+                )
+                for n, goal in tried.items()
             )
             apart = nearest_hands_m(openings_m, {**starts, **tried}, tips, starts)
             if clear and all(a >= e - 1e-9 for a, e in zip(apart, enough, strict=True)):
                 break
         whole = len(tried) == len(goals) and all(part == 1.0 for part in parts.values())
         return tried, [] if whole else [f"arms kept {100 * limit_m:.0f} cm apart"]
-
-    @staticmethod
-    def _part(start: Pose, goal: Pose, part: float) -> Pose:
-        turn = rotation_vector(goal.rotation @ start.rotation.T)
-        return Pose(
-            start.position_m + part * (goal.position_m - start.position_m),
-            rotation_matrix(part * turn) @ start.rotation,
-        )
 
 
 def _finite(pose: Pose) -> bool:

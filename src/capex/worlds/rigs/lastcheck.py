@@ -16,12 +16,12 @@ import numpy as np
 from capex.pose import Array, Pose, angle_between
 from capex.worlds.rigs import shapes
 from capex.worlds.rigs.drivers import ArmFacts
-from capex.worlds.rigs.rigfile import GuardPolicy
+from capex.worlds.rigs.rigfile import Box, GuardPolicy
 from capex.worlds.rigs.shapes import length
 
 # Fingers are thinner than hands: where hands stay 10 cm apart, the middles of fingers stay 4.
 FINGERS_NEARER_M = 0.06
-HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach
+HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach: for two arms
 LEASH_M = 0.02  # what a servo needs to correct a sag; more would lead deeper into the margin
 TOLERANCE = 1e-6  # metres or radians, of rounding
 
@@ -70,7 +70,10 @@ def refused(check: GoalCheck, goal: Pose) -> str:
             return f"its {name} is larger than {limit:.2f} rad"
     if not returns(check, goal):
         return "a joint is inside its margin"
-    return _in_keep_out(check, goal)
+    most_rad = max(math.radians(policy.max_tilt_deg), shapes.tilt_rad(start.rotation))
+    if shapes.tilt_rad(goal.rotation) > most_rad + TOLERANCE:
+        return f"it tilts by more than {policy.max_tilt_deg:g} deg"
+    return _in_keep_out(check, goal) or _hand_inside(check, goal)
 
 
 def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
@@ -86,6 +89,28 @@ def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
         if any(shapes.way_until(box, place, to_m) < 1 for place in outside):
             return f"it goes through {box.name}"
     return ""
+
+
+def _hand_inside(check: GoalCheck, goal: Pose) -> str:
+    """Other than the guard, which knows distances, this looks at points of the hand's surface."""
+    policy, start = check.policy, check.start
+    hull, floor_m = shapes.hull_of(policy.hand(check.arm)), policy.floor(check.arm)
+    points = hull.points_m(goal)
+    if (low_m := points[:, 2].min()) < floor_m - TOLERANCE:
+        was_m = start.position_m[2] + hull.lowest_m(start.rotation)[0]
+        if low_m < was_m - TOLERANCE:
+            return "its hand goes below the floor"
+    for box in policy.keep_out:
+        if _any_inside(box, points):
+            at, turned = start.position_m[None], start.rotation[None]
+            if hull.gaps_m(floor_m, (box,), at, turned)[0, 1].min() >= 0:
+                return f"its hand goes into {box.name}"
+    return ""
+
+
+def _any_inside(box: Box, points_m: Array) -> bool:
+    lower, upper = np.asarray(box.lower_m) + TOLERANCE, np.asarray(box.upper_m) - TOLERANCE
+    return bool(((points_m > lower) & (points_m < upper)).all(axis=1).any())
 
 
 def apart_m(one: Pose, other: Pose) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -13,7 +14,18 @@ import numpy as np
 from capex.errors import CapexError, UnknownName, closest_first
 from capex.pose import Array, Pose
 from capex.worlds.rigs.drivers import CAMERA_DRIVERS, DRIVERS, require_driver
+from capex.worlds.rigs.hands import (
+    DRIVER_HANDS,
+    FINGERS,
+    HANDS,
+    PARTS,
+    Hand,
+    HandPart,
+    capsule,
+    opened,
+)
 from capex.worlds.rigs.rigfile import ArmEntry, Box, CameraEntry, GuardPolicy, RigFile, RigTask
+from capex.worlds.rigs.shapes import hull_of, tilt_rad
 from capex.worlds.rigs.tables import TomlTable, read_toml
 
 PACKAGED = Path(__file__).parent / "files"
@@ -49,7 +61,7 @@ def read_rig(path: Path) -> RigFile:
     _require_own_serials(path, cameras)
     policy = _inline_or_file(top, "guard", "guard policy")
     tasks = _inline_or_file(top, "tasks", "task file")
-    guard = _guard(policy, names)
+    guard = _guard(policy, arms)
     for arm in arms:
         _require_inside(path, arm, "home", arm.home, guard)
         if arm.park is not None:
@@ -196,25 +208,61 @@ def _box(table: TomlTable, name: str) -> Box:
     return box
 
 
-def _guard(table: TomlTable, arms: tuple[str, ...]) -> GuardPolicy:
+def _guard(table: TomlTable, arms: tuple[ArmEntry, ...]) -> GuardPolicy:
     boxes = _distinct(table.tables("keep_out"), words=True)
-    own = table.table("arm_workspaces", {})
-    for name in own.values:
-        if name not in arms:
-            raise UnknownName("arm", name, arms, where=f" in arm_workspaces of {table.path}")
+    names = tuple(arm.name for arm in arms)
+    own, hands = (_by_arm(table, key, names) for key in ("arm_workspaces", "hands"))
     keep_out = tuple(_box(t, t.text("name")) for t in boxes)
     values: dict[str, Any] = {
         "workspace": _box(table.table("workspace"), "workspace"),
         "keep_out": keep_out,
         "arm_workspaces": {n: _box(own.table(n), f"workspace of {n}") for n in own.values},
+        "hands": {arm.name: _hand(hands.table(arm.name, {}), arm) for arm in arms},
+        "max_tilt_deg": table.number("max_tilt_deg", GuardPolicy.max_tilt_deg, most=180.0),
     }
+    if table.given("floor_m"):
+        values["floor_m"] = table.number("floor_m", least=-math.inf)
     if table.given("force_latch_n") and table.values["force_latch_n"] == OFF:
         values["force_latch_n"] = None
     for field in fields(GuardPolicy):
-        if field.name not in values:
+        if field.name not in values and field.name != "floor_m":
             values[field.name] = table.number(field.name, cast(float, field.default))
     table.end()
     return GuardPolicy(**values)
+
+
+def _by_arm(table: TomlTable, key: str, arms: tuple[str, ...]) -> TomlTable:
+    """A table with a table for each arm that has its own."""
+    own = table.table(key, {})
+    for name in own.values:
+        if name not in arms:
+            raise UnknownName("arm", name, arms, where=f" in {key} of {table.path}")
+    return own
+
+
+def _hand(table: TomlTable, arm: ArmEntry) -> Hand:
+    """The hand of an arm: a known one, with parts of the file's own."""
+    shape = table.choice("shape", tuple(HANDS), DRIVER_HANDS.get(arm.driver, "franka"))
+    parts = {part.name: part for part in HANDS[shape]}
+    parts |= {name: _hand_part(table.table(name), name) for name in PARTS if table.given(name)}
+    table.end()
+    return opened(tuple(parts.values()), arm.max_opening_m)
+
+
+def _hand_part(table: TomlTable, name: str) -> HandPart:
+    """A capsule along the approach, or a box in the tip's frame."""
+    if name != FINGERS and table.given("lower_m"):
+        box = _box(table, name)
+        return HandPart(name, box.lower_m, box.upper_m)
+    from_m, to_m = (table.number(key, least=-math.inf, most=1.0) for key in ("from_m", "to_m"))
+    radius_m = table.number("radius_m", most=0.5)
+    table.end()
+    if name == FINGERS and from_m > 0:
+        raise table.wrong("from_m", "at most 0: the tip is between the fingers")
+    if to_m - from_m < 2 * radius_m:
+        right = f"at least {from_m + 2 * radius_m:g}: a capsule is no shorter than it is wide"
+        raise table.wrong("to_m", right)
+    return capsule(name, from_m, to_m, radius_m)
 
 
 def _require_inside(path: Path, arm: ArmEntry, what: str, pose: Pose, guard: GuardPolicy) -> None:
@@ -223,9 +271,21 @@ def _require_inside(path: Path, arm: ArmEntry, what: str, pose: Pose, guard: Gua
     if not inside(at, box):
         ends = f"{list(box.lower_m)} to {list(box.upper_m)}"
         raise CapexError(f"{place}, outside the guard's workspace {ends}; it must lie inside")
-    for other in guard.keep_out:
-        if inside(at, other):
-            raise CapexError(f"{place}, inside the keep-out box '{other.name}'; it must lie out")
+    tilt_deg = math.degrees(tilt_rad(pose.rotation))
+    if tilt_deg > guard.max_tilt_deg + 1e-6:
+        most = f"max_tilt_deg is {guard.max_tilt_deg:g}"
+        raise CapexError(f"{place} and tilts by {tilt_deg:.0f} deg from straight down; {most}")
+    floor_m, hull = guard.floor(arm.name), hull_of(guard.hand(arm.name))
+    gaps = hull.gaps_m(floor_m, guard.keep_out, at[None], pose.rotation[None])[0]
+    for row, name in enumerate(
+        (
+            f"below the floor ({floor_m:g} m)",
+            *(f"inside the keep-out box '{b.name}'" for b in guard.keep_out),
+        )
+    ):
+        if gaps[row].min() < -1e-9:
+            part = hull.names[int(gaps[row].argmin())]
+            raise CapexError(f"{place}, with its {part} {name}; it must be clear of it")
 
 
 def inside(point_m: Array, box: Box) -> bool:

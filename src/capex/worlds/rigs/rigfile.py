@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from capex.pose import Array, Pose
+from capex.worlds.rigs.hands import DEFAULT_HAND, Hand
 
 Corner = tuple[float, float, float]
 
@@ -28,7 +29,9 @@ class GuardPolicy:
     """
 
     workspace: Box  # of the tips
-    keep_out: tuple[Box, ...] = ()
+    keep_out: tuple[Box, ...] = ()  # of the hands
+    floor_m: float | None = None  # hands stay above it; None: see `floor`
+    max_tilt_deg: float = 100.0  # of the approach from straight down; "forward" is 90
     max_step_m: float = 0.02  # a tick, per arm
     max_step_rad: float = 0.1
     max_move_m: float = 0.12  # from the pose at which a motion began, unless it settles between
@@ -40,10 +43,24 @@ class GuardPolicy:
     stale_s: float = 0.2  # an older state stops the motion
     alone_hold_s: float = 30.0  # how long the arms are held after the collector died, then closed
     arm_workspaces: Mapping[str, Box] = field(default_factory=dict)  # of arms that have their own
+    hands: Mapping[str, Hand] = field(default_factory=dict)
 
     def box(self, arm: str) -> Box:
         """Where the tip of an arm may be."""
         return self.arm_workspaces.get(arm, self.workspace)
+
+    def hand(self, arm: str) -> Hand:
+        """The parts of an arm's hand."""
+        return self.hands.get(arm, DEFAULT_HAND)
+
+    def floor(self, arm: str) -> float:
+        """What no part of a hand may come below. Where the file names no floor, as low as the
+        fingers reach when the hand points straight down at the lower end of the tip's box.
+        """
+        if self.floor_m is not None:
+            return self.floor_m
+        beyond_tip_m = max(part.upper_m[2] for part in self.hand(arm))
+        return self.box(arm).lower_m[2] - beyond_tip_m
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,17 @@
-"""Geometry of the guard: boxes, straight ways through them, and the distance of two segments."""
+"""Geometry of the guard: boxes and straight ways through them, hands and their distance from boxes,
+and the distance of two segments.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from capex.pose import Array
+from capex.pose import Array, Pose, rotation_matrix, rotation_vector
+from capex.worlds.rigs.hands import Hand, HandPart
 from capex.worlds.rigs.rigfile import Box
 
 Segment = tuple[Array, Array]
@@ -78,3 +83,128 @@ def segments_apart_m(one: Segment, other: Segment) -> float:
         t = min(1.0, max(0.0, t))
         s = min(1.0, max(0.0, (b * t - c) / a)) if a > 1e-15 else 0.0
     return length((one[0] + s * d1) - (other[0] + t * d2))
+
+
+class Hull:
+    """The parts of a hand as arrays: n boxes with rounded edges in the tip's frame."""
+
+    def __init__(self, hand: Hand):
+        lower, upper = (np.array([getattr(p, end) for p in hand]) for end in ("lower_m", "upper_m"))
+        self.names = tuple(part.name for part in hand)
+        self.round_m = np.array([part.round_m for part in hand])
+        self.centers_m: Array = (lower + upper) / 2
+        self.halves_m: Array = (upper - lower) / 2 - self.round_m[:, None]  # less the rounding
+        # Of the farthest point from the tip: a turn moves nothing farther than angle times reach.
+        self.reach_m = float(np.linalg.norm(np.maximum(np.abs(lower), np.abs(upper)), axis=1).max())
+        self._points_m = np.concatenate([_surface(p) for p in hand])
+
+    def lowest_m(self, rotation: Array) -> tuple[float, str]:
+        """Of the lowest point its height above the tip, and which part it belongs to."""
+        row = rotation[2]
+        heights = self.centers_m @ row - self.halves_m @ np.abs(row) - self.round_m
+        i = int(heights.argmin())
+        return float(heights[i]), self.names[i]
+
+    def gaps_m(self, floor_m: float, boxes: Sequence[Box], at_m: Array, rotations: Array) -> Array:
+        """(s,1+k,n): how far each part is above the floor and off each of k boxes, at s poses by
+        their positions (s,3) and rotations (s,3,3). A part is at least so far off a box; below 0 it
+        may have to be moved so far to leave it.
+        """
+        centers = at_m[:, None] + self.centers_m @ rotations.transpose(0, 2, 1)
+        spread = self.halves_m @ np.abs(rotations).transpose(0, 2, 1) + self.round_m[:, None]
+        gaps = np.empty((len(at_m), 1 + len(boxes), len(self.names)))
+        gaps[:, 0] = centers[:, :, 2] - spread[:, :, 2] - floor_m
+        for k, box in enumerate(boxes, 1):
+            middle, half = _middle_half(box)
+            off = (np.abs(centers - middle) - half - spread).max(axis=2)
+            s, n = np.nonzero(off <= 0.0)  # no face of the box is between them: perhaps an edge is
+            if len(s):
+                part = centers[s, n], rotations[s], self.halves_m[n], self.round_m[n]
+                off[s, n] = np.maximum(off[s, n], _off_edge_m(middle, half, *part))
+            gaps[:, k] = off
+        return gaps
+
+    def points_m(self, pose: Pose) -> Array:
+        """(m,3): points all over the surface."""
+        return np.asarray(self._points_m @ pose.rotation.T + pose.position_m)
+
+
+@functools.lru_cache(maxsize=16)
+def hull_of(hand: Hand) -> Hull:
+    """The arrays of a hand."""
+    return Hull(hand)
+
+
+def tilt_rad(rotation: Array) -> float:
+    """How far the approach is tilted from straight down."""
+    x, y, z = rotation[:, 2].tolist()
+    return math.atan2(math.hypot(x, y), -z)
+
+
+def less_tilted(rotation: Array, most_rad: float) -> Array:
+    """The rotation, turned back the shortest way until it tilts by no more."""
+    excess = tilt_rad(rotation) - most_rad
+    if excess <= 0.0:
+        return rotation
+    x, y, _ = rotation[:, 2].tolist()
+    level = math.hypot(x, y)
+    axis = np.array([-y, x, 0.0]) / level if level > 1e-9 else np.array([1.0, 0.0, 0.0])
+    return np.asarray(rotation_matrix(excess * axis) @ rotation)
+
+
+def between(start: Pose, end: Pose, part: float) -> Pose:
+    """The pose after a part of the straight way; the end itself after all of it."""
+    if part == 1.0:
+        return end
+    turn = rotation_vector(end.rotation @ start.rotation.T)
+    move_m = part * (end.position_m - start.position_m)
+    return Pose(start.position_m + move_m, rotation_matrix(part * turn) @ start.rotation)
+
+
+def poses_between(start: Pose, end: Pose, parts: Array) -> tuple[Array, Array]:
+    """Positions (s,3) and rotations (s,3,3) after so many parts (s,) of the straight way."""
+    turn = rotation_vector(end.rotation @ start.rotation.T)
+    angle = length(turn)
+    x, y, z = turn / max(angle, 1e-12)
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    sine, cosine = np.sin(angle * parts)[:, None, None], np.cos(angle * parts)[:, None, None]
+    turns = np.eye(3) + sine * cross + (1.0 - cosine) * (cross @ cross)
+    at_m = start.position_m + parts[:, None] * (end.position_m - start.position_m)
+    return at_m, turns @ start.rotation
+
+
+def _middle_half(box: Box) -> tuple[Array, Array]:
+    lower, upper = np.asarray(box.lower_m), np.asarray(box.upper_m)
+    return (lower + upper) / 2, (upper - lower) / 2
+
+
+def _off_edge_m(
+    middle: Array, half: Array, centers: Array, rotations: Array, halves: Array, round_m: Array
+) -> Array:
+    """(m,) Distances of boxes with rounded edges from an axis-aligned one, never more than they
+    are: along the line between nearest points, which projecting to and fro finds.
+    """
+    near = centers
+    for _ in range(4):
+        on_box = np.clip(near, middle - half, middle + half)
+        local = np.einsum("mij,mi->mj", rotations, on_box - centers)
+        near = centers + np.einsum("mij,mj->mi", rotations, np.clip(local, -halves, halves))
+    way = near - np.clip(near, middle - half, middle + half)
+    apart = np.sqrt((way * way).sum(axis=1))
+    axis = way / np.maximum(apart, 1e-12)[:, None]
+    along = np.abs(np.einsum("mij,mi->mj", rotations, axis))
+    off = ((centers - middle) * axis).sum(axis=1) - np.abs(axis) @ half
+    off = off - (along * halves).sum(axis=1) - round_m
+    return np.where(apart > 1e-9, off, -np.inf)
+
+
+def _surface(part: HandPart, count: int = 5) -> Array:
+    """Points all over the surface of a part: a lattice, drawn in where its edges are rounded."""
+    lower, upper = np.array(part.lower_m), np.array(part.upper_m)
+    steps = np.stack(np.meshgrid(*3 * [np.linspace(0.0, 1.0, count)]), axis=-1).reshape(-1, 3)
+    points = lower + steps * (upper - lower)
+    core = np.clip(points, lower + part.round_m, upper - part.round_m)
+    out = points - core
+    far = np.linalg.norm(out, axis=1, keepdims=True)
+    points = core + out * np.minimum(1.0, part.round_m / np.maximum(far, 1e-12))
+    return np.asarray(points[((steps == 0.0) | (steps == 1.0)).any(axis=1)])

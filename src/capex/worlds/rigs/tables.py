@@ -90,8 +90,9 @@ class TomlTable:
         """A finite number above `least` (0: positive) and at most `most`."""
         value: Any = self.values[key] if self.given(key) else default
         if not _is_number(value) or not least < value <= most:
-            bound = f" and at most {most:g}" if math.isfinite(most) else ""
-            raise self.wrong(key, f"a number above {least:g}{bound}")
+            bounds = {f"above {least:g}": least, f"at most {most:g}": most}
+            which = " and ".join(text for text, bound in bounds.items() if math.isfinite(bound))
+            raise self.wrong(key, f"a number {which}".rstrip())
         return float(value)
 
     def whole(self, key: str, default: int | None = None) -> int:

@@ -1,0 +1,342 @@
+"""Hostile plans against the guard's geometry: does any part of a hand come below the table or into
+a keep-out, at a goal, on the way between two goals, or where the arm was measured?
+
+    python benchmarks/guard_geometry.py [PLANS] [--twin PLANS]      default 1000 and 0
+
+A plan is a few targets in and below the table, in keep-outs and past their edges, with tilts up to
+180 degrees, one in four of them a turn of the hand on the spot. It goes through the rig's servo and
+guard to an arm that lags (tests/worlds/rigs/lagging_arm.py), with and without sag, with and without
+a camera bracket; the hand is the Franka twin's. What is looked at here are points spread over the
+hand; the guard knows only distances between boxes. "before" is the same with a guard that knows the
+tip alone (1 cm), a quarter of the plans. `--twin` sends plans to the simulated Panda as well and
+counts the ticks in which its hand or wrist touches the table, by the simulation's contacts. Exit
+status 1 where a goal, a way or an arm that does not sag brings the hand below the table or into a
+keep-out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "worlds" / "rigs"))
+from lagging_arm import LaggingArm, StandingClock
+from rig_of import rig_of
+
+from capex import worlds
+from capex.pose import DOWN, Array, Pose, rotation_matrix, rotation_vector
+from capex.worlds import ArmCommand, Command, Start
+from capex.worlds.rigs.hands import Hand, HandPart
+from capex.worlds.rigs.keeper import Keeper
+from capex.worlds.rigs.parse import find_rig, read_rig
+from capex.worlds.rigs.rigfile import Box, GuardPolicy, RigFile
+from capex.worlds.rigs.servo import shortened
+from capex.worlds.rigs.unit import ArmUnit
+
+TWIN = read_rig(find_rig("franka-twin")).guard
+KEEP_OUT = (
+    Box("shelf", (0.55, -0.40, 0.0), (0.75, -0.10, 0.15)),
+    Box("post", (0.42, 0.16, 0.0), (0.47, 0.21, 0.50)),
+    Box("wall", (0.20, 0.33, 0.0), (0.80, 0.35, 0.60)),
+)
+HOME = Pose(np.array([0.38, 0.0, 0.24]), DOWN)
+TICKS = (6, 16)  # of a target
+SPACING_M = 0.018  # of the points on the hand
+WAYS = 4  # looks between two goals
+ROUNDING_M = 2e-4  # what a straight way between two goals may dip by: the arc of a turn
+POINT: Hand = (HandPart("tip", (-0.005, -0.005, -0.005), (0.005, 0.005, 0.005)),)
+
+
+@dataclass
+class Deepest:
+    """How far the hand came below the table and into keep-outs, metres; negative: it stayed off."""
+
+    table_m: float = -np.inf
+    keep_out_m: float = -np.inf
+    plans: set[int] = field(default_factory=set)  # that came more than a millimetre too far
+
+    def add(self, plan: int, points_m: Array) -> None:
+        """Look at points (t,p,3) of the hand."""
+        table_m = -float(points_m[..., 2].min())
+        keep_out_m = -np.inf
+        for box in KEEP_OUT:
+            inside = np.minimum(points_m - box.lower_m, np.asarray(box.upper_m) - points_m)
+            keep_out_m = max(keep_out_m, float(inside.min(axis=-1).max()))
+        self.table_m, self.keep_out_m = (
+            max(self.table_m, table_m),
+            max(self.keep_out_m, keep_out_m),
+        )
+        if max(table_m, keep_out_m) > 0.001:
+            self.plans.add(plan)
+
+
+@dataclass
+class Result:
+    """What came of some plans."""
+
+    goals: Deepest = field(default_factory=Deepest)
+    ways: Deepest = field(default_factory=Deepest)
+    measured: Deepest = field(default_factory=Deepest)
+    ticks: int = 0
+    behind_m: float = 0.0  # the tracking error: most that any point of the hand was off its goal
+    stops: set[str] = field(default_factory=set)
+
+
+class Recorded(LaggingArm):
+    """Keeps the goals that reach it."""
+
+    def __init__(self, options: dict[str, float], name: str):
+        super().__init__(options, name)
+        self.goals: list[Pose] = []
+
+    def command(self, T_mount_tip: Pose) -> None:
+        """A goal of the guard's."""
+        self.goals.append(T_mount_tip)
+        super().command(T_mount_tip)
+
+
+def surface(hand: Hand) -> Array:
+    """Points all over a hand: a lattice on each part's faces, or balls along a capsule's axis."""
+    points = []
+    for part in hand:
+        lower, upper = np.array(part.lower_m) + part.round_m, np.array(part.upper_m) - part.round_m
+        counts = np.maximum(1, np.ceil((upper - lower) / SPACING_M - 1e-6)).astype(int) + 1
+        steps = np.stack(np.meshgrid(*(np.linspace(0, 1, n) for n in counts)), axis=-1)
+        steps = steps.reshape(-1, 3)
+        lattice = lower + steps[((steps == 0) | (steps == 1)).any(axis=1)] * (upper - lower)
+        if part.round_m:
+            lattice = (lattice[:, None] + part.round_m * _directions()).reshape(-1, 3)
+        points.append(np.unique(lattice.round(9), axis=0))
+    return np.concatenate(points)
+
+
+def _directions(count: int = 26) -> Array:
+    """About evenly spread unit vectors, and the six axes."""
+    k = np.arange(count) + 0.5
+    around, up = np.pi * (1 + 5**0.5) * k, 1 - 2 * k / count
+    level = np.sqrt(1 - up**2)
+    ball = np.stack([level * np.cos(around), level * np.sin(around), up], axis=1)
+    return np.concatenate([ball, np.eye(3), -np.eye(3)])
+
+
+def placed(points_m: Array, poses: Sequence[Pose]) -> Array:
+    """The points (p,3) of a hand at poses: (t,p,3)."""
+    return np.stack([pose.apply(points_m.T).T for pose in poses])
+
+
+def targets(rng: np.random.Generator) -> list[Pose]:
+    """Two or three poses nobody should go to."""
+    found = []
+    for _ in range(rng.integers(2, 4)):
+        kind = rng.integers(4)
+        at = rng.uniform((0.25, -0.35, -0.10), (0.72, 0.30, 0.12))
+        if kind == 1:  # in a keep-out
+            box = KEEP_OUT[rng.integers(len(KEEP_OUT))]
+            at = rng.uniform(box.lower_m, box.upper_m)
+        elif kind == 2:  # past one of its edges
+            box = KEEP_OUT[rng.integers(len(KEEP_OUT))]
+            at = np.where(rng.random(3) < 0.5, box.lower_m, box.upper_m) + rng.normal(0, 0.06, 3)
+        elif kind == 3:  # far off
+            at = at + rng.uniform(-1, 1, 3)
+        lean = rng.uniform(0, 2 * np.pi)
+        axis = np.array([np.cos(lean), np.sin(lean), 0.0])
+        yaw = rotation_matrix(np.array([0.0, 0.0, rng.uniform(-np.pi, np.pi)]))
+        tilt = rng.choice(
+            [rng.uniform(0, np.pi / 2), rng.uniform(np.pi / 2, np.pi)], p=(0.75, 0.25)
+        )
+        found.append(Pose(at, rotation_matrix(tilt * axis) @ yaw @ DOWN))
+    return found
+
+
+def command(tip: Pose, to: Pose, step_m: float, step_rad: float, move: bool) -> Command:
+    """A step towards a pose, as the executor makes it; or the turn alone."""
+    way_m = shortened(to.position_m - tip.position_m, step_m) if move else np.zeros(3)
+    turn = shortened(rotation_vector(to.rotation @ tip.rotation.T), step_rad)
+    (x, y, z), (a, b, c) = way_m.tolist(), turn.tolist()
+    return Command({"arm": ArmCommand((x, y, z), (a, b, c))})
+
+
+def drive(
+    rng: np.random.Generator, tip: Callable[[], Pose], tick: Callable[[Command], None]
+) -> int:
+    """One plan; returns how many ticks it took."""
+    ticks = 0
+    for to in targets(rng):
+        move, step = rng.random() < 0.75, rng.choice((1.0, 5.0))  # one of four turns on the spot
+        for _ in range(rng.integers(*TICKS)):
+            tick(command(tip(), to, 0.015 * step, 0.1 * step, bool(move)))
+            ticks += 1
+    return ticks
+
+
+def keeper_of(rig: RigFile, sag_m: float) -> tuple[Keeper, Recorded]:
+    """A rig with one lagging arm, in this process."""
+    LaggingArm.fleet.clear()
+    arm = Recorded({"start_m": HOME.position_m, "lag_s": 0.08, "sag_m": sag_m}, "arm")
+    unit = ArmUnit(rig.arms[0], arm, rig.guard)
+    return Keeper(rig, {"arm": unit}, StandingClock()), arm
+
+
+def attack(policy: GuardPolicy, hand: Hand, plans: int, *, sag_m: float, seed: int = 0) -> Result:
+    """Send plans to a lagging arm under a policy, and look at all of the hand."""
+    with tempfile.TemporaryDirectory() as folder:
+        rig = rig_of(Path(folder))
+    entry = replace(rig.arms[0], home=HOME, max_step_m=0.02, max_step_rad=0.1)
+    rig = replace(rig, arms=(entry,), guard=policy)
+    result, points = Result(), surface(hand)
+    for plan in range(plans):
+        rng = np.random.default_rng((seed, plan))
+        if plan % 5 == 0:  # from home; the others from where the last one ended
+            keeper, arm = keeper_of(rig, sag_m)
+        keeper.settle()
+        arm.goals.clear()
+        tips: list[Pose] = []
+
+        def tick(command: Command, keeper: Keeper = keeper, tips: list[Pose] = tips) -> None:
+            reading = keeper.tick(command)
+            tips.append(reading.arms["arm"].T_base_tip)
+            if reading.stopped:
+                result.stops.add(reading.stopped)
+                keeper.settle()
+
+        result.ticks += drive(rng, lambda keeper=keeper: keeper.read().arms["arm"].T_base_tip, tick)
+        if len(arm.goals) == len(tips):  # none was held back
+            off_m = placed(points, tips) - placed(points, arm.goals)
+            result.behind_m = max(result.behind_m, float(np.linalg.norm(off_m, axis=-1).max()))
+        result.measured.add(plan, placed(points, tips))
+        if arm.goals:
+            result.goals.add(plan, placed(points, arm.goals))
+            result.ways.add(plan, placed(points, _ways(arm.goals)))
+    return result
+
+
+def _ways(goals: Sequence[Pose]) -> list[Pose]:
+    """Poses on the straight ways between goals that follow each other."""
+    found = [goals[0]]
+    for one, other in itertools.pairwise(goals):
+        turn = rotation_vector(other.rotation @ one.rotation.T)
+        for part in np.linspace(0, 1, WAYS + 1)[1:]:
+            move_m = part * (other.position_m - one.position_m)
+            found.append(Pose(one.position_m + move_m, rotation_matrix(part * turn) @ one.rotation))
+    return found
+
+
+def policy_of(*, bracket: bool, before: bool = False) -> tuple[GuardPolicy, Hand]:
+    """The twin's policy with keep-outs, and the hand that is looked at."""
+    hand = tuple(part for part in TWIN.hand("arm") if bracket or part.name != "bracket")
+    policy = replace(TWIN, keep_out=KEEP_OUT, hands={"arm": hand}, max_tilt_deg=100.0)
+    if before:
+        policy = replace(policy, hands={"arm": POINT}, floor_m=None, max_tilt_deg=180.0)
+    return policy, hand
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("plans", nargs="?", type=int, default=1000)
+    parser.add_argument("--twin", type=int, default=0)
+    options = parser.parse_args()
+    print("farthest that any point of the hand came below the table and into a keep-out, mm")
+    print(
+        f"{'':34s} {'plans':>6s} {'ticks':>6s} {'goals':>12s} {'ways':>12s} {'measured':>12s}",
+        end="",
+    )
+    print(f" {'off its goal':>13s} {'plans too far':>14s}")
+    failed = False
+    for before in (True, False):
+        for bracket in (False, True):
+            for sag_m in (0.0, 0.015):
+                policy, hand = policy_of(bracket=bracket, before=before)
+                plans = options.plans // (16 if before else 4)
+                result = attack(policy, hand, plans, sag_m=sag_m, seed=int(bracket))
+                name = f"{'before' if before else 'now'}, {'with' if bracket else 'no'} bracket"
+                _print(f"{name}, sags {1000 * sag_m:.0f} mm", plans, result)
+                looked = [result.goals, result.ways] + [result.measured] * (sag_m == 0.0)
+                failed |= not before and any(
+                    max(d.table_m, d.keep_out_m) > limit_m
+                    for d, limit_m in zip(looked, (1e-6, ROUNDING_M, 0.001), strict=False)
+                )
+    if options.twin:
+        for before in (True, False):
+            name = "before" if before else "now"
+            print(f"simulated Panda, {name}: {on_the_twin(options.twin, before)}")
+    sys.exit(1 if failed else 0)
+
+
+def _print(name: str, plans: int, result: Result) -> None:
+    pairs = (
+        f"{1000 * d.table_m:5.1f} {1000 * d.keep_out_m:6.1f}"
+        for d in (result.goals, result.ways, result.measured)
+    )
+    too_far = len(result.goals.plans | result.measured.plans)
+    print(
+        f"{name:34s} {plans:6d} {result.ticks:6d} {' '.join(pairs)} {1000 * result.behind_m:13.1f}"
+        f" {too_far:14d}"
+    )
+    for stop in sorted(result.stops):
+        print(f"    stopped: {stop}")
+
+
+def on_the_twin(plans: int, before: bool) -> str:
+    """Plans for the simulated Panda through the whole stack, judged by MuJoCo's contacts."""
+    import mujoco
+
+    from capex.worlds.rigs.env import RigEnv
+    from capex.worlds.rigs.room.scenes import load_scene
+
+    packaged = find_rig("franka-twin")
+    text = packaged.read_text().replace('"deoxys"', '"room"').replace("[640, 360]", "[64, 36]")
+    text = text.replace('"franka/tasks.toml"', f'"{packaged.parent}/franka/tasks.toml"')
+    text = text.replace('"franka/guard.toml"', '"guard.toml"')
+    guard = (packaged.parent / "franka" / "guard.toml").read_text()
+    if before:
+        point = "{ from_m = -0.0001, to_m = 0.0001, radius_m = 0.0001 }"
+        parts = "".join(f"{name} = {point}\n" for name in ("fingers", "palm", "wrist"))
+        head = guard.partition("[hands.arm]")[0].replace("floor_m = 0.0 ", "floor_m = -1.0 ")
+        guard = f"max_tilt_deg = 180.0\n{head}\n[hands.arm]\n{parts}"
+    rng, touched, ticks, stops = np.random.default_rng(3), dict.fromkeys(HAND_BODIES, 0), 0, 0
+    model = load_scene("franka").build("PickCoke")
+    data = mujoco.MjData(model)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rig.toml").write_text(text)
+        (Path(folder) / "guard.toml").write_text(guard)
+        env = worlds.make(f"rig:{folder}/rig.toml:PickCoke")
+        assert isinstance(env, RigEnv)
+        env.open()
+        hand = env.room_hand()
+
+        def tick(command: Command) -> None:
+            nonlocal stops
+            env.step(command)
+            truth = hand.truth()
+            data.qpos[:], data.qvel[:] = truth[: model.nq], truth[model.nq :]
+            mujoco.mj_forward(model, data)
+            bodies = model.geom_bodyid[data.contact.geom]
+            pairs = {frozenset(model.body(int(b)).name for b in pair) for pair in bodies}
+            for body in HAND_BODIES:
+                touched[body] += frozenset((body, "table")) in pairs
+            if env.robot_state().stopped:
+                stops += 1
+                env.settle()
+
+        for plan in range(plans):
+            if plan % 5 == 0:
+                hand.arrange("PickCoke", 1)
+                env.reset(Start("PickCoke", 1))
+            ticks += drive(rng, lambda: env.robot_state().arms["arm"].T_base_tip, tick)
+        env.close()
+    counts = ", ".join(f"{body} {count}" for body, count in touched.items())
+    return f"{plans} plans, {ticks} ticks, {stops} stopped; ticks with the table touched: {counts}"
+
+
+HAND_BODIES = ("finger_left", "finger_right", "hand", "link7", "link6", "link5")
+
+if __name__ == "__main__":
+    main()
