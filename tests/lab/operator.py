@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from itertools import count
 
 from capex.campaign.operators import Question, Standby, never_ends
+from capex.errors import RigFault
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
@@ -35,8 +36,8 @@ class LabOperator:
         ticks = self.ends_after
         return never_ends(env) if ticks is None else nullcontext(lambda: next(self._moves) >= ticks)
 
-    def recover(self, reason: str, check: Callable[[], None]) -> bool:
-        self.faults.append(reason)
+    def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
+        self.faults.append(str(fault))
         return len(self.faults) <= self.recoveries
 
     def judge(self, question: Question) -> Verdict | None:

@@ -64,7 +64,7 @@ def test_states_are_read_and_other_bytes_are_refused():
     message.time.toSec = 12.5
     state = messages.read_robot_state(message.SerializeToString())
     assert state is not None
-    assert (state.complaint, state.errors, state.time_s) == ("", ("cartesian_reflex",), 12.5)
+    assert (state.complaint, state.errors, state.time_s) == ("", ("cartesian reflex",), 12.5)
     np.testing.assert_array_equal(state.ee_pose.position_m, [0.4, 0.1, 0.3])
     assert messages.read_robot_state(b"no state") is None
     assert "O_T_EE has 0 numbers" in messages.PandaState().complaint
