@@ -62,10 +62,14 @@ class Ending:
         (attempt_dir / BEGUN).unlink(missing_ok=True)
         return attempt_dir
 
-    def invalid(self, error: str, counts: bool, continues: bool, answered_s: float) -> Path:
-        """Keep it as an invalid attempt; `continues`: the next one begins with its exchanges."""
+    def invalid(
+        self, error: str, counts: bool, continues: bool, answered_s: float, *, final: bool = False
+    ) -> Path:
+        """Keep it as an invalid attempt; `continues`: the next one begins with its exchanges;
+        `final`: there is no next one.
+        """
         times = self._times() | {"answered_s": answered_s}
-        note = self._note(error, counts, continues)
+        note = self._note(error, counts, continues) | ({"final": True} if final else {})
         return self.committed(self.writer.commit_invalid(note, times, {}, continues=continues))
 
     def early(self, why: str) -> Path | None:
