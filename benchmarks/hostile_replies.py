@@ -274,6 +274,9 @@ class _Both:
     def again(self, request: Any, number: int, attempt: Any) -> None:
         self.log.again(request, number, attempt)
 
+    def waiting(self) -> None:
+        pass
+
 
 def show(storms: list[Storm], seconds: float, console: Console) -> None:
     """The table of kinds, and what was broken."""

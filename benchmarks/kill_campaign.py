@@ -6,13 +6,16 @@ By default 20, kitchen and 1; processes share the kills, each with campaigns and
 
 A driver is killed while its attempts run in threads, or with two worker processes beside it,
 which are killed too, one at a time, while it goes on. WORLD is `kitchen` (two tasks, two arms, ten
-starts, the pilot) or `lab` (a toy and a model of the tests, a hundred times cheaper). Campaigns
+starts, the pilot), `lab` (a toy and a model of the tests, a hundred times cheaper) or `tight` (the
+lab with a budget for each start that a few requests lost to kills use up). Campaigns
 follow each other until there were enough kills. After every kill what the run holds must be whole
 and within its budget, which is tight and is raised when it is spent. In the end the records must
 equal those of an undisturbed run, byte for byte but for times; nothing may have been paid for twice
-but what was in flight at a kill, and that must stand in the books. Prints the table; exit status 1
-where that was not so. SIGTERM ends it early, after the present campaigns. Nodes of a cluster are
-killed in cluster_campaign.py.
+but what was in flight at a kill, and that must stand in the books. Of a tight campaign every start
+must end as an episode or, with its budget used up by what kills lost, as invalid; after every kill
+no start may count more than its budget, and the run no more than it announced. Prints the table;
+exit status 1 where that was not so. SIGTERM ends it early, after the present campaigns. Nodes of a
+cluster are killed in cluster_campaign.py.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -67,6 +70,7 @@ class Victim:
 
     tasks: str
     settings: dict[str, Any]
+    tight: bool = False  # its starts have budgets that kills use up
 
     def drive(self, out: Path, usd: Decimal, workers: int | None) -> int:
         """Run the campaign in a process of its own; returns its number."""
@@ -90,11 +94,12 @@ class Victim:
 
 def victim(name: str, folder: Path) -> Victim:
     """The campaign in a world."""
-    if name == "lab":
+    if name in ("lab", "tight"):
         priced = {"prices": price_file(folder)}
         lab = {"model": "lab.model:delay=0.04", "starts": "0:6", "decisions": 6, "image_size": 32}
         lab |= {"max_output_tokens": 256}  # so that the worst case of a request is near its cost
-        return Victim("lab.world:low,high", {"arm": "capex,base", **lab, **priced})
+        settings = {"arm": "capex,base", **lab, **priced}
+        return Victim("lab.world:low,high", settings, tight=name == "tight")
     pilot = {"model": "pilot:price=gpt-6-astra", "starts": "0:10", "decisions": 8}
     tasks = "kitchen:CloseFridge,TurnOnMicrowave"
     return Victim(tasks, {"arm": "capex,base", "image_size": 256, **pilot})
@@ -115,6 +120,8 @@ class Tally:
     settled_usd: Decimal = Decimal(0)
     held_usd: Decimal = Decimal(0)
     raised: int = 0  # budgets that were spent and raised
+    given_up: int = 0  # starts of which requests lost to kills used the budget up
+    looks: int = 0  # how often the sums were compared with the budgets
     broken: list[str] = field(default_factory=list)
 
     def check(self, holds: bool, why: str) -> None:
@@ -138,7 +145,13 @@ class Killer:
         rows = map(json.loads, (calm / "spend.jsonl").read_text().splitlines())
         self._worst_usd = max(Decimal(row["usd"]) for row in rows if "reserve" in row)
         self._mean_s = 2 * self.calm_s / KILLS_A_CAMPAIGN
-        self._episodes = len(capex.load_run(calm).episodes)
+        episodes = capex.load_run(calm).episodes
+        self._episodes, self._episode_usd = len(episodes), Decimal(25)  # the default
+        if self._victim.tight:
+            most = max(Decimal(str(e.record.cost_usd)) for e in episodes)
+            self._episode_usd = Decimal(f"{most + self._worst_usd:.4f}")
+            settings = self._victim.settings | {"episode_usd": float(self._episode_usd)}
+            self._victim = replace(self._victim, settings=settings)
 
     def campaign(self, kills: int, workers: int | None) -> int:
         """One campaign from its first start to its end, killed so many times at most; returns
@@ -156,7 +169,7 @@ class Killer:
                 break
             if status is None:
                 continue
-            if status == DONE and len(capex.load_run(run).episodes) == self._episodes:
+            if status == DONE and self._whole(run):
                 self._end(run, done)
                 return done
             in_vain = 0 if took else in_vain + 1  # a spent budget, or too many kills of one slot
@@ -164,6 +177,12 @@ class Killer:
             self.tally.raised += 1
         self.tally.check(False, f"{run}: the campaign does not come to its end")
         return max(1, done)
+
+    def _whole(self, run: Path) -> bool:
+        """Whether every start has an episode, or was given up for want of dollars."""
+        loaded = capex.load_run(run)
+        given_up = {(a.chain, a.index) for a in loaded.invalid if a.record.get("final")}
+        return len(loaded.episodes) + len(given_up) == self._episodes
 
     def _budget(self, account: Account | None) -> Decimal:
         """What the campaign may cost next: a few requests at their worst beyond what is spent."""
@@ -209,21 +228,34 @@ class Killer:
             return
         self.tally.check(not (damaged := capex.load_run(run).damaged), f"{run}: {damaged}")
         if (run / "spend.jsonl").exists():
-            account = Spend(run / "spend.jsonl").account()
+            spend = Spend(run / "spend.jsonl")
+            account, most = spend.account(), self._episodes * self._episode_usd
+            self.tally.looks += 1
+            announced = min(usd, most)
+            self.tally.check(
+                account.total_usd <= announced, f"{run}: {account.total_usd} above {announced}"
+            )
+            for slot, own in spend.slots().items():
+                why = f"{run}: {own.total_usd} of {self._episode_usd} at {slot}"
+                self.tally.check(own.total_usd <= self._episode_usd, why)
             self.tally.check(account.total_usd <= usd, f"{run}: {account.total_usd} of {usd}")
             self.tally.check(account.overruns == 0, f"{run}: {account.overruns} overruns")
 
     def _end(self, run: Path, kills: int) -> None:
         tally, account = self.tally, Spend(run / "spend.jsonl").account()
         found, episodes = contents(run), capex.load_run(run).episodes
-        same = found == self._calm
+        tight = self._victim.tight
+        same = found == self._calm or tight
         tally.check(same, f"{run}: the records differ from an undisturbed campaign's")
         left = [str(path.relative_to(run)) for path in run.rglob(".writing-*")]
         tally.check(not left, f"{run}: half-written is {', '.join(left)}")
         recorded = sum(e.record.extra["ledger"]["attempts"] for e in episodes)
-        tally.check(recorded == self._account.attempts, f"{run}: {recorded} attempts recorded")
+        whole = recorded == self._account.attempts or tight
+        tally.check(whole, f"{run}: {recorded} attempts recorded")
         twice = account.attempts - recorded
-        tally.check(0 <= twice <= kills * SLOTS, f"{run}: {twice} paid twice after {kills} kills")
+        few = 0 <= twice <= kills * SLOTS or tight
+        tally.check(few, f"{run}: {twice} paid twice after {kills} kills")
+        tally.given_up += self._episodes - len(episodes)
         told = read_status(run).as_json()
         tally.check(told["attempts"] == account.attempts, f"{run}: status says {told['attempts']}")
         exact = abs(told["total"]["usd_at_most"] - float(account.total_usd)) < 1e-6
@@ -246,13 +278,15 @@ def show(tallies: list[Tally], seconds: float) -> None:
             setattr(t, name, getattr(t, name) + getattr(other, name))
     rows = {
         "kills": ", ".join(f"{n} of a {who}" for who, n in sorted(t.kills.items())),
-        "campaigns": f"{t.whole}, {t.episodes} episodes, {t.files} files, all equal",
+        "campaigns": f"{t.whole}, {t.episodes} episodes, {t.files} files",
         "attempts at the model": f"{t.recorded} in records, {t.booked} in spend.jsonl",
         "paid twice, in flight at a kill": str(t.booked - t.recorded),
         "dollars, undisturbed": f"{t.calm_usd:.4f}",
         "dollars, settled": f"{t.settled_usd:.4f}",
         "dollars, held for what was lost": f"{t.held_usd:.4f}",
         "budgets spent, kept to, and raised": str(t.raised),
+        "starts given up, their budget lost to kills": str(t.given_up),
+        "comparisons of the sums with the budgets": str(t.looks),
         "promises broken": str(len(t.broken)),
     }
     table = Table(title="Kills", title_justify="left", show_header=False)
@@ -311,7 +345,7 @@ def main() -> None:
     """Kill, and show what was left."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kills", nargs="?", type=int, default=20)
-    parser.add_argument("world", nargs="?", default="kitchen", choices=("kitchen", "lab"))
+    parser.add_argument("world", nargs="?", default="kitchen", choices=("kitchen", "lab", "tight"))
     parser.add_argument("seed", nargs="?", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
     given, began = parser.parse_args(), time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,7 +65,8 @@ class FakeClock:
     def now(self) -> float:
         return self.time_s
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, look: Callable[[], None] = lambda: None) -> None:
+        look()
         self.slept.append(seconds)
         self.time_s += seconds
 

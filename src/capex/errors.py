@@ -69,18 +69,33 @@ class DamagedFile(CapexError):
 
 class BudgetExceeded(CapexError):
     """The next request would exceed a budget. Dollars spent include what is held for attempts whose
-    cost is not known.
+    cost is not known; `lost` are those of them that brought this attempt no answer.
     """
 
-    def __init__(self, spent: Decimal, limit: Decimal, scope: Scope, asked: Decimal):
-        self.spent, self.limit, self.scope, self.asked = spent, limit, scope, asked
+    def __init__(
+        self,
+        spent: Decimal,
+        limit: Decimal,
+        scope: Scope,
+        asked: Decimal,
+        lost: Decimal = Decimal(0),
+    ):
+        self.spent, self.limit, self.scope, self.asked, self.lost = spent, limit, scope, asked, lost
+        unanswered = f", {dollars(lost)} of it without an answer" if lost else ""
         super().__init__(
             f"the {scope}'s budget of {dollars(limit)} does not cover the next request, which may"
-            f" cost {dollars(asked)}: {dollars(spent)} are spent or held"
+            f" cost {dollars(asked)}: {dollars(spent)} are spent or held{unanswered}"
         )
 
+    @property
+    def by_losses(self) -> bool:
+        """Whether the request would fit if every dollar had brought an answer: the service, not
+        the model, used the budget up.
+        """
+        return self.lost > 0 and self.spent - self.lost + self.asked <= self.limit
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return BudgetExceeded, (self.spent, self.limit, self.scope, self.asked)
+        return BudgetExceeded, (self.spent, self.limit, self.scope, self.asked, self.lost)
 
 
 class BadCommand(CapexError, ValueError):

@@ -38,8 +38,9 @@ from wire_server import Turn, WireServer
 
 def test_a_model_that_is_down_pauses_its_chains_and_no_start_is_lost(shm):
     down = shm / "down"
-    down.touch()
     model = f"lab.model:fails={down}"
+    collect(shm / "run", model=model, starts="0:1")  # it has answered once
+    down.touch()
 
     def watch(event, board):
         if isinstance(event, ev.ChainPaused) and event.seconds > 0.15:

@@ -153,7 +153,7 @@ def test_arrays_are_checked_when_they_are_opened(run, tmp_path):
     with pytest.raises(DamagedFile, match="it has no 'header'"):
         read_steps(episode)["header"]
     assert [
-        m.path for m in repair(run, dry_run=True)
+        m.path for m in repair(run, dry_run=True).moved
     ] == []  # readable; what it lacks is told by whoever needs it
 
 
@@ -176,10 +176,10 @@ def test_repaired_episodes_run_again_at_their_places_and_are_not_paid_for_twice(
     damaged, whole, shm
 ):
     chain, before = _chain(damaged), Spend(damaged / "spend.jsonl").account()
-    listed = repair(damaged, dry_run=True)
+    listed = repair(damaged, dry_run=True).moved
     assert [m.path.name for m in listed] == [f"{i:04d}" for i in DAMAGE]
     assert chain.moved_aside() == []
-    moved = repair(damaged)
+    moved = repair(damaged).moved
     assert (
         [m.to for m in moved]
         == chain.moved_aside()
@@ -198,7 +198,7 @@ def test_names_of_what_is_moved_aside_never_collide(run):
     chain = _chain(run)
     for number in (1, 2):
         (chain.episode(3) / "record.json").write_text("{}")
-        (moved,) = repair(run)
+        (moved,) = repair(run).moved
         assert moved.to == chain.path / "damaged" / f"0003-{number}"
         collect(run, **ONE)
     for _ in range(2):
@@ -206,14 +206,14 @@ def test_names_of_what_is_moved_aside_never_collide(run):
             {"start": {"index": 20, "seed": 0}, "error": "the server failed"}, {}, {}
         )
     (chain.path / "invalid" / "0020-1" / "record.json").write_text("[]")
-    assert [m.to.name for m in repair(run)] == ["invalid-0020-1-1"]
+    assert [m.to.name for m in repair(run).moved] == ["invalid-0020-1-1"]
     place = chain.begin(20).commit_invalid(
         {"start": {"index": 20, "seed": 0}, "error": "again"}, {}, {}
     )
     assert place.name == "0020-3"  # not the name of one that is still there
     chain.unfinished(21).parent.mkdir(exist_ok=True)
     chain.unfinished(21).write_text("\x00\n")
-    assert [m.to.name for m in repair(run)] == ["unfinished-0021.jsonl-1"]
+    assert [m.to.name for m in repair(run).moved] == ["unfinished-0021.jsonl-1"]
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def test_a_start_of_a_branch_that_was_repaired_is_the_branchs_own(shm):
     record = branch / "chains/lab.world--high--capex/episodes/0001/record.json"
     record.unlink()
     record.write_text("{}")
-    assert len(repair(branch)) == 1
+    assert len(repair(branch).moved) == 1
     collect(branch, **names, starts="0:3", tau=0.9)
     collect(branch, **names, starts="0:3", tau=0.8, branch=True)
     for place, own in ((branch, 0.9), (shm / "first-branch1-branch1", 0.9)):
@@ -330,7 +330,7 @@ def test_a_garbled_word_on_a_branchs_origin_ends_no_command(shm, told):
     _, sources = _sources(shm / "run")
     assert sum(len(s.episodes) for s in sources) == 2
     assert not any(r.difference or r.damaged for r in replay(shm / "run"))
-    assert repair(shm / "run") == []
+    assert repair(shm / "run").moved == []
 
 
 def test_an_unpriced_run_has_nothing_open(shm):

@@ -178,7 +178,7 @@ class Asking:
             left_s = self._gone_until_s - time.monotonic()
             until = time.time() + left_s if self._gone and math.isfinite(left_s) else None
             self.tell("paused", gone=self._gone, until=until)
-            self.lease.hold(self._paused)
+            self.lease.hold(self._paused, look=self.lease.may_wait)
 
     def _paused(self) -> bool:
         asked = requests.requested(self.run, "pause") is not None

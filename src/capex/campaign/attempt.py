@@ -119,6 +119,7 @@ class AttemptJob:
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     begun: Begun | None = None  # of a fork: what it goes on from
+    carried_usd: Decimal = Decimal(0)  # that earlier attempts at the slot took, known or possible
     # Of a recorded attempt that is run again: what people told its model, and drove.
     steered: Steered | None = None
 
@@ -126,7 +127,8 @@ class AttemptJob:
 @dataclass(frozen=True)
 class Invalid:
     """An error of the model, the simulator or the rig ended the attempt, which is kept apart. It
-    counts if the model had begun to answer or the simulator failed.
+    counts if the model had begun to answer or the simulator failed. It is `final` where requests
+    without an answer have used the start's budget up: no other attempt could send anything.
     """
 
     error: CapexError
@@ -135,6 +137,7 @@ class Invalid:
     seconds: float
     path: Path | None
     over: bool = False  # whether the operator ends the campaign: the rig is not fine again
+    final: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,14 +186,13 @@ def run_attempt(
     """
     chain, slot, run_dir = job.chain, job.slot, job.chain.path.parent.parent
     labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
-    ledger = Ledger(
-        work.price, work.budgets(demonstrator.name, job.method), spend, labels, work.rate
-    )
+    budgets = work.budgets(demonstrator.name, job.method)
+    ledger = Ledger(work.price, budgets, spend, labels, job.carried_usd, work.rate)
     asked = demonstrator.model
     elsewhere = asked is not None and not with_defaults(asked).computes_here
     progress = _Progress(ledger, tell, elsewhere)
     lease = Lease(core or Core(), progress.phase)
-    ledger.check = lease.check
+    ledger.check = lease.may_wait
     paid = chain.unfinished(slot.start)
     robot = one_robot(env.spec)  # what a model once answered is never said to a robot again
     resumed = not robot and demonstrator.model is not None and paid.is_file() and readable(paid)
@@ -287,6 +289,10 @@ def run_attempt(
             path = ending.invalid(str(error), counts, continues, progress.answered_s, stops)
             return Invalid(error, lasting, counts, seconds, path)
         except BudgetExceeded as spent:
+            if spent.scope == "episode":
+                seconds = ending.seconds
+                path = ending.invalid(str(spent), True, False, progress.answered_s, final=True)
+                return Invalid(spent, False, True, seconds, path, final=True)
             ending.early(str(spent))
             return CutOff(str(spent), spent)
         except Stopped:
@@ -356,6 +362,10 @@ class _Guarded:
         """An attempt made before."""
         self._lease.check()
         self._log.again(request, number, attempt)
+
+    def waiting(self) -> None:
+        """Whether the campaign still waits."""
+        self._lease.may_wait()
 
 
 class _Progress:

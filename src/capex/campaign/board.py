@@ -20,7 +20,7 @@ from capex.campaign import events as ev
 from capex.campaign.prediction import AMOUNTS, History, Interval, Prediction, interval
 from capex.pose import Array
 from capex.run import LoadedChain, Origin
-from capex.run.accounts import Taken, before_branch, by_start, of_account
+from capex.run.accounts import Taken, before_branch, by_start, forgotten, of_account
 from capex.run.forks import own_part
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
@@ -186,12 +186,15 @@ class Board:
         `lineage`: what it was branched from.
         """
         self.lines: dict[str, ChainLine] = {}
+        # By chain and start, what records hold beyond spend.jsonl, which should have it all.
+        self.forgotten: dict[str, dict[int, Taken]] = {}
         self.began = time.monotonic()
         self.given_hours_left: float | None = None  # what a driver elsewhere says
         self._spend, self._lineage = spend, lineage
         self._inherited: dict[
             ChainStart, Taken
         ] = {}  # what the attempts took that a branch began with
+        self._overruns: dict[ChainStart, int] = {}  # that were told
         # Of this command: what time left goes by.
         self._fresh_episodes, self._fresh_seconds = (0, 0.0)
         slots = self._slots()
@@ -212,7 +215,10 @@ class Board:
             steps, driven = own_part(episode.record).steps, bool(episode.record.driven_steps)
             line.add(episode.index, episode.success, steps, episode.position, driven)
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
-        line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
+        slots = self._slots() if slots is None else slots
+        line.taken = by_start(chain, slots, self._lineage)
+        if self._spend is not None and (lacking := forgotten(chain, slots, self._lineage)):
+            self.forgotten[chain.name] = lacking
         self._inherited |= {
             (chain.name, start): taken
             for start, taken in before_branch(chain, self._lineage).items()
@@ -220,6 +226,27 @@ class Board:
 
     def _slots(self) -> Mapping[ChainStart, Account]:
         return {} if self._spend is None else self._spend.slots()
+
+    def counted_usd(self, chain: str, start: int) -> Decimal:
+        """Dollars that attempts at a start took so far, known or possible, by spend.jsonl."""
+        account = self._slots().get((chain, start))
+        return Decimal(0) if account is None else account.total_usd
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model ever answered a request of this run, as far as somebody counts."""
+        return self._spend is None or self._spend.account().requests > 0
+
+    def new_overruns(self, chain: str, start: int) -> tuple[int, float] | None:
+        """Requests of a start that cost more than their worst case, since the last look, with the
+        dollars by which all of the start did; None where there is no new one.
+        """
+        account = self._slots().get((chain, start))
+        if account is None or account.overruns == self._overruns.get((chain, start), 0):
+            return None
+        new = account.overruns - self._overruns.get((chain, start), 0)
+        self._overruns[chain, start] = account.overruns
+        return new, float(account.overrun_usd)
 
     def _over(
         self, line: ChainLine, start: int, seconds: float = 0.0, ended: Summary | None = None

@@ -167,10 +167,15 @@ class Ceiling:
 
 
 def ceiling(
-    settings: Settings, price: Price | None, episodes: int | None, spent: Decimal = Decimal(0)
+    settings: Settings,
+    price: Price | None,
+    episodes: int | None,
+    spent: Decimal = Decimal(0),
+    begun: Decimal = Decimal(0),
 ) -> Ceiling:
     """The most that so many more episodes can cost beside what the run has spent; None where
-    nothing bounds it.
+    nothing bounds it. `begun` is the part of `spent` that went to those episodes already: it counts
+    against their budgets.
     """
     if settings.model in (*WITHOUT_MODEL, STUDENT):
         return Ceiling(None, "no model is asked")
@@ -195,9 +200,10 @@ def ceiling(
     bounds = []
     if most_episodes is not None and per_episode is not None:
         words = f"{most_episodes} episodes of at most ${per_episode:.2f}"
-        bounds.append((spent + most_episodes * per_episode, words))
+        bounds.append((spent - begun + most_episodes * per_episode, words))
     if settings.campaign_usd is not None:
-        bounds.append((settings.campaign_usd, "the campaign's budget"))
+        kept = ", set by an earlier command" if settings.keeps_budget else ""
+        bounds.append((settings.campaign_usd, f"the campaign's budget{kept}"))
     if not bounds:
         unbounded = (
             "nothing bounds the cost: successes decide how many episodes run; give --campaign-usd"
@@ -224,13 +230,19 @@ def expected_usd(settings: Settings, price: Price) -> Decimal:
     return sum(map(min, costs, budgets), Decimal(0)) / len(costs)
 
 
-def ask_first(settings: Settings, price: Price | None, episodes: int | None, spent: Decimal) -> str:
+def ask_first(
+    settings: Settings,
+    price: Price | None,
+    episodes: int | None,
+    spent: Decimal,
+    begun: Decimal = Decimal(0),
+) -> str:
     """Why a campaign needs a yes before it begins: what is left to run may cost more than $25, and
     the user set no budget for it.
     """
     if settings.campaign_usd is not None or episodes == 0:
         return ""
-    most = ceiling(settings, price, episodes, spent)
+    most = ceiling(settings, price, episodes, spent, begun)
     if price is None:  # a server of one's own bills nobody
         return most.sentence if settings.model.partition(":")[0] in BILLING else ""
     return "" if most.usd is not None and most.usd - spent <= UNASKED_USD else most.sentence

@@ -171,6 +171,12 @@ class ChainPlan:
         """Starts without a record that are not run: recorded as invalid, or damaged."""
         return sum(not s.whole for s in self._settled.values())
 
+    @property
+    def open_starts(self) -> set[int]:
+        """The starts that are still to run, as far as they are known."""
+        begun = (start for p, start in self._starts.items() if p not in self._settled)
+        return {*self._free, *begun}
+
     def ready(self) -> list[Slot]:
         """The slots of the present round that may run now, in order."""
         if self._reached():
@@ -322,15 +328,17 @@ def _to_run_again(loaded: LoadedChain, settled: Mapping[int, _Settled]) -> dict[
 
 
 def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:
-    """Starts whose attempts are used up, with their positions."""
+    """Starts whose attempts or dollars are used up, with their positions."""
     counted: dict[int, list[int]] = {}
     held = {e.index for e in loaded.episodes} | {d.start for d in loaded.damaged}
+    final: set[int] = set()
     for attempt in loaded.invalid:
         if attempt.record.get("counts") and attempt.index not in held:
-            counted.setdefault(attempt.index, []).append(
-                attempt.record.get("position", attempt.index)
-            )
-    return {start: at[-1] for start, at in counted.items() if len(at) >= ATTEMPTS}
+            position = attempt.record.get("position", attempt.index)
+            counted.setdefault(attempt.index, []).append(position)
+            final |= {attempt.index} if attempt.record.get("final") is True else set()
+    over = {start for start, at in counted.items() if len(at) >= ATTEMPTS} | final
+    return {start: at[-1] for start, at in counted.items() if start in over}
 
 
 def counted_attempts(chain: Chain, start: int) -> int:

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from types import FrameType
 
 from capex.campaign import ceiling as ce
@@ -24,7 +25,7 @@ from capex.campaign.judging import LATER, ask_first, waits
 from capex.campaign.manifest import moved_from, note_operator
 from capex.campaign.operators import Operator
 from capex.campaign.patience import Patience, Pauses
-from capex.campaign.repair import left_out_sentence
+from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
@@ -69,6 +70,7 @@ def conduct(
     with contextlib.ExitStack() as stack:
         board = Board(spend=spend, lineage=origins(run.manifest))
         chains, damaged = _chains(campaign, board, stack)
+        refuse_forgotten(run, board.forgotten)
 
         def tell(event: ev.Event) -> None:
             if watch is not None:
@@ -76,8 +78,10 @@ def conduct(
 
         todo = [c.plan.remaining() for c in chains]
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
-        most = ce.ceiling(settings, price, left, spend.total())
+        begun = [board.counted_usd(c.key, i) for c in chains for i in c.plan.open_starts]
+        most = ce.ceiling(settings, price, left, spend.total(), sum(begun, Decimal(0)))
         warnings = (
+            _budget_kept(settings),
             moved_from(run, gl_backend()),
             left_out_sentence(run, damaged),
             _judged_later(campaign),
@@ -191,6 +195,16 @@ def _operator(campaign: Campaign) -> Operator:
     """Who judges; `refuse_without_operator` has seen that there is one."""
     assert campaign.setup.operator is not None
     return campaign.setup.operator
+
+
+def _budget_kept(settings: Settings) -> str:
+    """That an earlier command's budget holds, where this one gives none."""
+    if not settings.keeps_budget:
+        return ""
+    return (
+        f"the run's budget of ${settings.campaign_usd:.2f}, set by an earlier command, still holds;"
+        " --campaign-usd gives it another"
+    )
 
 
 def _judged_later(campaign: Campaign) -> str:

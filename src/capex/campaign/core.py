@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from capex.models import AttemptObserver, Model, Reply, Request, Wrapped
 
@@ -20,9 +21,16 @@ HOLD_S = 0.2  # how often an attempt that stands still looks whether it may go o
 
 
 class Stopped(BaseException):
-    """The campaign stops at once; the episode is cut off. Not an error: nothing that handles errors
-    may swallow it.
+    """The campaign stops, at once or because the episode only waits; the episode is cut off. Not an
+    error: nothing that handles errors may swallow it.
     """
+
+
+class Flag(Protocol):
+    """Something that is set once, here or on another machine."""
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
 
 
 @dataclass
@@ -32,6 +40,8 @@ class Core:
     """
 
     stop: threading.Event = field(default_factory=threading.Event)
+    # Episodes are finished, except those that wait for a model to be ready or for a pause to end.
+    waits_over: Flag = field(default_factory=threading.Event)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     busy: bool = False  # somebody has it
     _waiting: deque[threading.Lock] = field(default_factory=deque)  # released when it is theirs
@@ -96,8 +106,15 @@ class Lease:
         """An answer is taken from a log; the model took this long to give it."""
         self.replayed_s += seconds
 
-    def hold(self, while_: Callable[[], bool], phase: str = "paused") -> None:
-        """Stand still, core and clock, for as long as somebody wants that."""
+    def hold(
+        self,
+        while_: Callable[[], bool],
+        phase: str = "paused",
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Stand still, core and clock, for as long as somebody wants that, or until `look`
+        raises.
+        """
         if not while_():
             return
         self.core.give()
@@ -105,7 +122,7 @@ class Lease:
         began = time.monotonic()
         try:
             while while_() and not self.core.stop.wait(HOLD_S):
-                pass
+                look()
         finally:
             self.queued_s += time.monotonic() - began
             self._take()
@@ -114,6 +131,12 @@ class Lease:
     def check(self, *_: object) -> None:
         """Raise Stopped if the campaign stops at once."""
         if self.core.stop.is_set():
+            raise Stopped
+
+    def may_wait(self) -> None:
+        """Raise Stopped if the campaign stops, or ends and waits no longer."""
+        self.check()
+        if self.core.waits_over.is_set():
             raise Stopped
 
     def _take(self) -> None:

@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
 from capex.campaign.judging import make_way, unjudged_sentence
-from capex.campaign.patience import Patience
+from capex.campaign.patience import TRIES, Patience
 from capex.campaign.settings import Order
 from capex.campaign.turns import Turns
 from capex.errors import CapexError, DamagedFile, RigFault
@@ -42,6 +42,16 @@ HEARTBEAT_S = 2.0
 POLL_S = 0.25
 REQUESTS_S = 0.1  # how often the driver looks for what people ask of it
 LOSSES = 3  # workers that may die over one slot before its chain stops
+THEN = {
+    "again": "again",
+    "give up": "recorded as invalid",
+    "stop": "chain stopped",
+    "end": "the campaign ends",
+}
+NEVER_ANSWERED = (
+    "the model has not answered once in {} tries ({}); start its server or correct its address, and"
+    " give the same command again"
+)
 Tell = Callable[[ev.Event], None]
 # By number: what a fork goes on from, and the memory that its origin was shown.
 Forks = Mapping[int, tuple[Begun, Memory]]
@@ -191,6 +201,7 @@ class Driver:
     def _finish_what_runs(self, reason: str) -> None:
         self.stopping = reason
         self._tell(ev.Stopping(False, len(self._running), reason))
+        self._engine.end_waits()
 
     def _hand_out(self) -> None:
         """Submit what may run while there are slots: furthest behind first, or chain by chain."""
@@ -208,7 +219,8 @@ class Driver:
             self._tell(
                 ev.EpisodeBegan(run.key, slot.start, slot.position, run.attempts(slot.start) + 1)
             )
-            self._engine.submit(self._ticket, run.job(slot))
+            carried_usd = self._board.counted_usd(run.key, slot.start)
+            self._engine.submit(self._ticket, replace(run.job(slot), carried_usd=carried_usd))
         for run in self._turns.over() if not self.stopping else ():
             counted = f"{run.plan.successes} successes"
             whole = run.plan.remaining() is not None
@@ -249,6 +261,8 @@ class Driver:
             return
         del self._running[message.ticket]
         self._turns.changed(run)
+        if (above := self._board.new_overruns(run.key, slot.start)) is not None:
+            self._tell(ev.CostAboveBound(run.key, slot.start, *above))
         if isinstance(what, Summary):
             self._finished(run, slot, what)
         elif isinstance(what, Invalid):
@@ -294,9 +308,10 @@ class Driver:
         run.counted[slot.start] = run.attempts(slot.start) + what.counts
         # By an attempt of the same round: this one says no more than that.
         paused = time.monotonic() < run.resume_at
-        verdict = run.patience.judge(what, run.counted[slot.start], paused=paused)
-        words = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}
-        then = words[verdict.step]
+        answered = self._board.answered
+        counted = run.counted[slot.start]
+        verdict = run.patience.judge(what, counted, paused=paused, answered=answered)
+        then = THEN[verdict.step]
         if isinstance(what.error, RigFault):
             then = "the campaign stops" if what.over else "again, the rig is said to be fine"
         self._tell(ev.AttemptInvalid(run.key, slot.start, str(what.error), then, what.counts))
@@ -310,6 +325,11 @@ class Driver:
         elif verdict.step == "stop":
             self.failures.append(what.error)
             self._end(run, "the model refuses", str(what.error))
+        elif verdict.step == "end" and not self.stopping:
+            sentence = NEVER_ANSWERED.format(TRIES, what.error)
+            self.failures.append(CapexError(sentence))
+            self._end(run, "the model has never answered", sentence)
+            self._finish_what_runs("the model has never answered")
         elif verdict.pause_s:
             run.resume_at = time.monotonic() + verdict.pause_s
             self._tell(ev.ChainPaused(run.key, verdict.pause_s, str(what.error)))

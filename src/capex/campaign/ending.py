@@ -65,11 +65,20 @@ class Ending:
         return attempt_dir
 
     def invalid(
-        self, error: str, counts: bool, continues: bool, answered_s: float, stops: Stops = ()
+        self,
+        error: str,
+        counts: bool,
+        continues: bool,
+        answered_s: float,
+        stops: Stops = (),
+        *,
+        final: bool = False,
     ) -> Path:
-        """Keep it as an invalid attempt; `continues`: the next one begins with its exchanges."""
+        """Keep it as an invalid attempt; `continues`: the next one begins with its exchanges;
+        `final`: there is no next one.
+        """
         times = self._times() | {"answered_s": answered_s}
-        note = self._note(error, counts, continues, stops)
+        note = self._note(error, counts, continues, stops) | ({"final": True} if final else {})
         return self.committed(self.writer.commit_invalid(note, times, {}, continues=continues))
 
     def early(self, why: str, stops: Stops = ()) -> Path | None:

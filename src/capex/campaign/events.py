@@ -65,7 +65,9 @@ class EpisodeEnded:
 
 @dataclass(frozen=True)
 class AttemptInvalid:
-    """An error invalidated an attempt. `then`: again, recorded as invalid, or chain stopped."""
+    """An error invalidated an attempt. `then`: again, recorded as invalid, chain stopped, or the
+    campaign ends.
+    """
 
     chain: str
     start: int
@@ -83,6 +85,18 @@ class AttemptCutOff:
     chain: str
     start: int
     reason: str
+
+
+@dataclass(frozen=True)
+class CostAboveBound:
+    """Requests at a start cost more than the worst case that was reserved for them; `usd` is by how
+    much, over all such requests of the start.
+    """
+
+    chain: str
+    start: int
+    requests: int
+    usd: float
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,7 @@ class Allocated:
 @dataclass(frozen=True)
 class Stopping:
     """The campaign was asked to stop. `at_once`: attempts under way are cut off, otherwise they are
-    finished.
+    finished, except those that only wait.
     """
 
     at_once: bool
@@ -159,6 +173,7 @@ Event = (
     | EpisodeEnded
     | AttemptInvalid
     | AttemptCutOff
+    | CostAboveBound
     | ChainPaused
     | ChainEnded
     | Forecast

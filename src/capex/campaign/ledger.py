@@ -18,7 +18,7 @@ from capex.models import NO_TOKENS, Request, RequestAttempt, Usage, size
 from capex.models.prices import Price, cost, worst_case
 from capex.run.pace import Rate, Turn
 
-LOOK_S = 1.0  # how often a request that waits looks whether the campaign still runs
+LOOK_S = 0.25  # how often a request that waits looks whether it may go on waiting
 
 
 def _exact(value: Decimal | int | float) -> Decimal:
@@ -39,10 +39,12 @@ class Budget:
                 f"a budget of {self.limit} dollars is no limit; give a number of at least 0"
             )
 
-    def check(self, spent: Decimal, asked: Decimal) -> None:
-        """Raise BudgetExceeded when `asked` more would exceed the limit."""
+    def check(self, spent: Decimal, asked: Decimal, lost: Decimal = Decimal(0)) -> None:
+        """Raise BudgetExceeded when `asked` more would exceed the limit; `lost` of `spent` brought
+        no answer.
+        """
         if spent + asked > _exact(self.limit):
-            raise BudgetExceeded(spent, _exact(self.limit), self.scope, asked)
+            raise BudgetExceeded(spent, _exact(self.limit), self.scope, asked, lost)
 
 
 def budgets_for(model: str, price: Price | None, budgets: Sequence[Budget]) -> tuple[Budget, ...]:
@@ -152,7 +154,9 @@ class Ledger:
 
     `budgets` are those that hold for the model (`budgets_for`). A campaign's dollar budget needs
     the campaign's `spend`. A cost that is not known counts at its worst case against the budgets,
-    and as unknown in the totals.
+    and as unknown in the totals. The totals are those of the record. The episode's budget counts
+    more: `carried_usd`, which is all that earlier attempts at this start took, retries of an outage
+    and requests in flight at a kill included.
     """
 
     price: Price | None
@@ -160,12 +164,15 @@ class Ledger:
     spend: Spending | None = None
     # Chain and episode, written with each reservation.
     labels: Mapping[str, str | int] = field(default_factory=dict)
+    carried_usd: Decimal = Decimal(0)  # known or possible, by spend.jsonl
     # The provider's limits, and what is looked at while a request waits for them.
     rate: Rate | None = None
     check: Callable[[], None] = lambda: None
     totals: Totals = field(default=Totals(), init=False)
     overruns: int = field(default=0, init=False)  # attempts that cost more than their worst case
     _held: Decimal = field(default=Decimal(0), init=False)
+    _sent: Decimal = field(default=Decimal(0), init=False)  # known or possible, of what was sent
+    _answered: Decimal = field(default=Decimal(0), init=False)  # the same, of the model's answers
     _turn: tuple[Turn, int] | None = field(default=None, init=False)
     _pending: tuple[str | None, Decimal | None] | None = field(default=None, init=False)
 
@@ -185,21 +192,30 @@ class Ledger:
 
     @property
     def spent_usd(self) -> Decimal | None:
-        """Dollars that count against the episode's budget; None without a price."""
+        """Dollars of the totals, known or possible; None without a price. They repeat when an
+        episode is continued, which what the budget counts does not.
+        """
         return None if self.price is None else self.totals.known_usd + self._held
+
+    @property
+    def counted_usd(self) -> Decimal:
+        """Dollars that count against the episode's budget."""
+        return max(self.carried_usd + self._sent, self.totals.known_usd + self._held)
 
     def before(self, request: Request, number: int) -> None:
         """Wait for the provider's limits and reserve the worst case, or raise BudgetExceeded."""
         worst = worst_case(request, self.price)
         if worst is not None:
+            counted = self.counted_usd
             for budget in self.budgets:
                 if budget.scope == "episode":
-                    budget.check(self.totals.known_usd + self._held, worst)
+                    budget.check(counted, worst, counted - self._answered)
         ticket = None
         self._turn = self._wait(size.tokens(request) + request.sampling.max_output_tokens)
         if self.spend is not None:
             ticket = self.spend.reserve(worst, limit=self._campaign_limit, labels=self.labels)
         self._held += worst or 0
+        self._sent += worst or 0
         self._pending = ticket, worst
 
     def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
@@ -217,7 +233,10 @@ class Ledger:
         self.totals = self.totals.add(attempt, self.price)
         if spent is not None and worst is not None:
             self._held -= worst
+            self._sent += spent - worst
             self.overruns += spent > worst
+        if attempt.replied:
+            self._answered += (worst if spent is None else spent) or 0
         if self.spend is not None and ticket is not None:
             usage = attempt.usage if attempt.billed != "no" else None
             self.spend.settle(ticket, spent, usage, reply=attempt.replied)
@@ -238,5 +257,11 @@ class Ledger:
         settlement stand in the spend already.
         """
         self.totals = self.totals.add(attempt, self.price)
-        if attempt_cost(attempt, self.price) is None:
-            self._held += worst_case(request, self.price) or 0
+        spent = attempt_cost(attempt, self.price)
+        possible = (worst_case(request, self.price) if spent is None else spent) or Decimal(0)
+        self._held += possible if spent is None else 0
+        self._answered += possible if attempt.replied else 0
+
+    def waiting(self) -> None:
+        """Whether the campaign still lets an attempt wait."""
+        self.check()

@@ -5,7 +5,10 @@
 - invalidated by the simulator, or after the model had begun to answer: it is rerun once; then the
   start is recorded as invalid
 - got no answer at all, because the model is down: the chain waits and tries the same start again,
-  as often as it takes, in growing intervals
+  as often as it takes, in growing intervals; a model that has never answered gets three tries, and
+  then the campaign ends
+- invalidated because requests without an answer used its budget up: the start is recorded as
+  invalid
 - got no answer for a reason that will not pass (a key, a quota): the chain stops, and the start
   stays open
 
@@ -27,6 +30,7 @@ from capex.campaign.chain import ATTEMPTS
 from capex.models import ModelError
 from capex.run.summary import Summary
 
+TRIES = 3  # of a model that has never answered
 SILENT_EPISODES = 3  # that may end because the model calls nothing, before its chain stops
 
 
@@ -47,7 +51,7 @@ class Pauses:
 class NextStep:
     """What to do next, after a pause."""
 
-    step: Literal["go on", "again", "give up", "stop"]
+    step: Literal["go on", "again", "give up", "stop", "end"]  # end: the campaign
     pause_s: float = 0.0
 
 
@@ -74,9 +78,16 @@ class Patience:
         self._silent += end == "silent"
         self._spoke = self._spoke or end != "silent"
 
-    def judge(self, outcome: Summary | Invalid, counted: int, *, paused: bool = False) -> NextStep:
+    def judge(
+        self,
+        outcome: Summary | Invalid,
+        counted: int,
+        *,
+        paused: bool = False,
+        answered: bool = True,
+    ) -> NextStep:
         """The next step; `counted` are the invalidated attempts at this start that count, this one
-        included. A paused chain stays so.
+        included. A paused chain stays so. `answered`: whether the model ever did.
         """
         if isinstance(outcome, Summary):
             self.failures = 0
@@ -88,4 +99,7 @@ class Patience:
         if isinstance(outcome.error, ModelError) and not outcome.lasting and not paused:
             pause_s = self._pauses.seconds(self.failures)
             self.failures += 1
-        return NextStep("give up" if outcome.counts and counted >= ATTEMPTS else "again", pause_s)
+            if not answered and self.failures >= TRIES:
+                return NextStep("end")
+        used_up = outcome.final or (outcome.counts and counted >= ATTEMPTS)
+        return NextStep("give up" if used_up else "again", pause_s)

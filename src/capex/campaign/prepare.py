@@ -24,6 +24,8 @@ from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
 from capex.worlds.robots import one_robot
 
+ZERO = Decimal(0)
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -113,26 +115,30 @@ def ask_before_spending(ready: Prepared, confirm: Callable[[str], bool] | None) 
         raise CapexError(f"this campaign costs {cost}; nothing was sent: {advice}")
 
 
-def still_to_run(settings: Settings) -> tuple[int | None, Decimal]:
+def still_to_run(settings: Settings) -> tuple[int | None, Decimal, Decimal]:
     """How many episodes the run lacks, as far as its folders tell (None where successes decide),
-    and what it has spent.
+    what it has spent, and how much of that on those episodes.
     """
-    done, spent = 0, Decimal(0)
+    done, spent, begun = 0, Decimal(0), Decimal(0)
     if (settings.out / "manifest.json").is_file():
         starts, run = set(settings.starts), Run(settings.out)
-        chains = [run.chain(w, t, m.name) for w, t in settings.tasks for m in settings.methods]
-        done = sum(len(starts & set(c.finished())) for c in chains)
-        spent = Spend(settings.out / SPEND).total()
+        spend = Spend(settings.out / SPEND)
+        spent, slots = spend.total(), spend.slots()
+        for chain in (run.chain(w, t, m.name) for w, t in settings.tasks for m in settings.methods):
+            finished = starts & set(chain.finished())
+            done += len(finished)
+            accounts = slots.of_chain(chain.path.name)
+            begun += sum((a.total_usd for i, a in accounts.items() if i in starts - finished), ZERO)
     count = len(settings.tasks) * len(settings.methods) * len(settings.starts)
-    return None if settings.until_successes is not None else count - done, spent
+    return None if settings.until_successes is not None else count - done, spent, begun
 
 
 def refuse_small_budgets(ready: Prepared) -> None:
-    """Budgets that were typed must cover at least one request."""
+    """Budgets that somebody set must cover at least one request, if one is to be made."""
     settings, limit = ready.settings, ready.settings.campaign_usd
-    if ready.price is None or not {"campaign_usd", "episode_usd"} & settings.typed:
+    if ready.price is None or (limit is None and "episode_usd" not in settings.typed):
         return
-    if _moves(ready.specs):
+    if _moves(ready.specs) or still_to_run(settings)[0] == 0:
         return
     world, task = settings.tasks[0]
     work = work_of(settings, ready.price)
@@ -146,12 +152,14 @@ def refuse_small_budgets(ready: Prepared) -> None:
     if limit is not None and spent + least > limit:
         already = f" and ${spent:.2f} are spent or held" if spent else ""
         raise CapexError(
-            f"--campaign-usd: the campaign's budget of ${limit:.2f} covers no request: the next may"
-            f" cost ${least:.2f}{already}; raise it"
+            f"--campaign-usd: the campaign's budget of ${limit:.2f}"
+            f"{', set by an earlier command,' if settings.keeps_budget else ''} covers no request:"
+            f" the next may cost ${least:.2f}{already}; raise it"
         )
     for method in settings.methods:
         first, most = first_usd[method.name], method.episode_usd
-        if most is not None and first > Decimal(str(most)):
+        typed = "episode_usd" in settings.typed
+        if typed and most is not None and first > Decimal(str(most)):
             raise CapexError(
                 f"--episode-usd: a budget of ${most:.2f} per episode covers no request of arm"
                 f" {method.name}: its first may cost ${first:.2f}; raise it"
@@ -188,7 +196,7 @@ def dry_run(ready: Prepared) -> DryRun:
         if not _moves(ready.specs)
         for method in settings.methods
     ]
-    episodes, spent = still_to_run(settings)
+    episodes, spent, begun = still_to_run(settings)
     horizon = max(spec.horizon for spec in ready.specs.values())
     free = ce.free_bytes(Path() if settings.out == NOWHERE else settings.out)
     disk = (
@@ -196,5 +204,5 @@ def dry_run(ready: Prepared) -> DryRun:
         if episodes is None or not samples
         else ce.disk_bytes(settings, samples, episodes, horizon)
     )
-    most = ce.ceiling(settings, ready.price, episodes, spent)
+    most = ce.ceiling(settings, ready.price, episodes, spent, begun)
     return DryRun(settings, episodes, tuple(samples), most, disk, free)

@@ -1,10 +1,10 @@
 """`capex repair`: damaged attempts are moved out of their chains, so that `capex collect` runs
-their starts again.
+their starts again, and what spend.jsonl lacks is entered from the records.
 
 Nothing is deleted: an episode goes to `damaged/` beside the others of its chain, whole as it is.
 Its exchanges, where they can still be read, answer the attempt that replaces it, so that nothing is
 paid for twice; what they cost stands in spend.jsonl already. The start comes to the place that it
-had, because that is the first one free.
+had, because that is the first one free. Of a spend.jsonl with lost lines the old file is kept.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.manifest import disown
-from capex.campaign.names import starts_text
+from capex.campaign.names import start_text, starts_text
 from capex.campaign.settings import resolve
+from capex.campaign.spend_repair import SpendRepair, repair_spend
 from capex.errors import CapexError, DamagedFile
 from capex.run import Damaged, load_chain, readable
+from capex.run.accounts import Taken
 from capex.run.steps import read_steps
-from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, SPEND, Chain, Run, find_run
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,17 @@ class MovedAside:
     reason: str
 
 
-def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
-    """Move every damaged attempt of a run aside; `dry_run` only finds them. A run that is being
-    written is refused.
+@dataclass(frozen=True)
+class Repaired:
+    """What was wrong with a run, and what was done about it."""
+
+    moved: list[MovedAside]
+    spend: SpendRepair | None  # None: spend.jsonl has all that the records hold
+
+
+def repair(path: Path, *, dry_run: bool = False) -> Repaired:
+    """Move every damaged attempt of a run aside and enter what spend.jsonl lacks; `dry_run` only
+    finds both. A run that is being written is refused.
 
     Unlike other commands this reads every array of every episode, and so finds what they would only
     meet when they open it.
@@ -57,10 +67,11 @@ def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
                     f"{path} cannot be repaired while it is written: {error}"
                 ) from None
         damaged = [(chain, damage) for chain in chains for damage in find_damage(chain)]
-        return [
+        moved = [
             MovedAside(d.path, None if dry_run else _move_aside(run, chain, d), d.reason)
             for chain, d in damaged
         ]
+        return Repaired(moved, repair_spend(run, dry_run=dry_run))
 
 
 def find_damage(chain: Chain) -> list[Damaged]:
@@ -94,6 +105,29 @@ def left_out_sentence(run: Run, damaged: Sequence[Damaged]) -> str:
     return (
         f"{count} left out ({listed}{more}); `capex repair {run.path}` moves them aside, and"
         " collect then runs their starts again"
+    )
+
+
+def refuse_forgotten(run: Run, lacking: Mapping[str, Mapping[int, Taken]]) -> None:
+    """Refuse to go on where spend.jsonl lacks what records hold: its budgets would forget it."""
+    if lacking:
+        raise CapexError(forgotten_sentence(run, lacking))
+
+
+def forgotten_sentence(run: Run, lacking: Mapping[str, Mapping[int, Taken]]) -> str:
+    """What spend.jsonl lacks, and how to enter it; nothing where it has everything."""
+    starts = [(chain, start) for chain, held in lacking.items() for start in held]
+    if not starts:
+        return ""
+    taken = sum((t for held in lacking.values() for t in held.values()), Taken())
+    usd = f" (${taken.usd[0]:.2f})" if taken.usd is not None and taken.usd[0] else ""
+    state = "lacks" if (run.path / SPEND).is_file() else "is missing, and with it"
+    chain, start = starts[0]
+    return (
+        f"{run.path / SPEND} {state} {taken.attempts} requests{usd} that the records of"
+        f" {len(starts)} {'start' if len(starts) == 1 else 'starts'} hold (the first is start"
+        f" {start_text(start)} of {chain}), so what the run has spent is not known: put the whole"
+        f" file back, or let `capex repair {run.path}` enter what the records hold"
     )
 
 

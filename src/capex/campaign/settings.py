@@ -72,7 +72,8 @@ class Settings:
     """Another seed gives other starts under the same indices (default {default})."""
     campaign_usd: Annotated[Decimal | None, Setting(0, metavar="USD", read=read_dollars)] = None
     """Dollars the whole run may cost, earlier commands included; raise it to continue a run that
-    has reached it (default: no limit, above $25 you are asked first)."""
+    has reached it (default: that of the run's earlier commands, else no limit, above $25 you are
+    asked first)."""
     steps: Annotated[int | None, Setting(1)] = None
     """Control steps, 20 a second, after which an episode ends, if fewer than the task's horizon
     (default: the horizon)."""
@@ -194,8 +195,9 @@ class Settings:
         }
 
     def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
-        """These settings for a run that began before a default changed: its methods go on without
-        `silent_decisions` and with images of 512 pixels, unless the user asks otherwise.
+        """These settings for a run that has begun. Its budget holds unless the user gives another.
+        Where a default changed since, its methods go on without `silent_decisions` and with images
+        of 512 pixels, unless the user asks otherwise.
         """
         arms = manifest.get("settings", {}).get("arms", {})
         methods = []
@@ -208,7 +210,17 @@ class Settings:
             if not sized and method.image_size is None:
                 method = replace(method, image_size=FORMER_IMAGE_SIZE)
             methods.append(method)
-        return replace(self, methods=tuple(methods))
+        usd = self.campaign_usd
+        if "campaign_usd" not in self.typed:
+            kept = manifest.get("plan", {}).get("campaign_usd")
+            setting = OPTIONS["campaign_usd"]
+            usd = None if kept is None else setting.checked("the budget in the manifest", kept)
+        return replace(self, methods=tuple(methods), campaign_usd=usd)
+
+    @property
+    def keeps_budget(self) -> bool:
+        """Whether the campaign's budget is that of an earlier command."""
+        return self.campaign_usd is not None and "campaign_usd" not in self.typed
 
     @property
     def plan(self) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from capex.campaign.board import Board
 from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.campaign.judging import unjudged_sentence
+from capex.campaign.names import start_text
+from capex.campaign.repair import forgotten_sentence
 from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
 from capex.run.files import read_json
@@ -71,11 +73,19 @@ class CampaignStatus:
                 f"`capex repair {self.run.path}` moves what is damaged aside, and collect then runs"
                 " those starts again"
             )
+        if lacking := forgotten_sentence(Run(self.run.path), self.board.forgotten):
+            sentences.append(lacking)
         if aside := sum(len(chain.moved_aside()) for chain in Run(self.run.path).chains()):
             sentences.append(
                 f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside;"
                 " the cost stays in the dollars spent"
             )
+        above = Spend(self.run.path / SPEND).slots() if self.account is not None else {}
+        sentences += [
+            above_bound_sentence(*slot, account.overruns, float(account.overrun_usd))
+            for slot, account in sorted(above.items())
+            if account.overruns
+        ]
         if unjudged := self.board.unjudged:
             sentences.append(unjudged_sentence(unjudged, self.run.path))
         if judged_invalid := [a for a in self.run.invalid if a.verdict is not None]:
@@ -118,6 +128,16 @@ class CampaignStatus:
                 str(p) for chain in Run(self.run.path).chains() for p in chain.moved_aside()
             ],
         }
+
+
+def above_bound_sentence(chain: str, start: int, requests: int, usd: float) -> str:
+    """Requests that cost more than they could."""
+    count = "1 request" if requests == 1 else f"{requests} requests"
+    return (
+        f"{chain} start {start_text(start)}: {count} cost more than the worst case that was"
+        f" reserved, ${usd:.4f} in all; the price row or the token counts of the server are wrong."
+        " Budgets count what was reported, so the announced maximum can be exceeded by as much"
+    )
 
 
 def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) -> CampaignStatus:

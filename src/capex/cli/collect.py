@@ -351,8 +351,8 @@ class Replay:
 
 @dataclass(frozen=True)
 class Repair:
-    """Move damaged episodes of a run aside, so that the command that made it runs them again.
-    Nothing is deleted.
+    """Move damaged episodes of a run aside, so that the command that made it runs them again, and
+    enter in spend.jsonl what it lacks of the records. Nothing is deleted.
     """
 
     EXAMPLES: ClassVar[Examples] = {
@@ -370,22 +370,27 @@ class Repair:
         from capex.campaign.repair import collect_command, repair
         from capex.run.store import find_run
 
-        found = repair(self.path, dry_run=self.dry_run)
-        if not found:
+        repaired = repair(self.path, dry_run=self.dry_run)
+        found, spend = repaired.moved, repaired.spend
+        if not found and spend is None:
             console.print(
                 f"{self.path}: nothing is damaged", markup=False, highlight=False, soft_wrap=True
             )
             return 0
-        title = "damaged" if self.dry_run else "moved aside"
-        table = Table(title=f"{self.path}: {len(found)} {title}", title_justify="left")
-        for column in ("attempt", "reason") if self.dry_run else ("attempt", "now at", "reason"):
-            table.add_column(column, overflow="fold")
-        for item in found:
-            places = [p for p in (item.path, item.to) if p is not None]
-            table.add_row(
-                *(escape(str(p.relative_to(self.path))) for p in places), escape(item.reason)
-            )
-        console.print(FittedTable(table))
+        if found:
+            title = "damaged" if self.dry_run else "moved aside"
+            table = Table(title=f"{self.path}: {len(found)} {title}", title_justify="left")
+            columns = ("attempt", "reason") if self.dry_run else ("attempt", "now at", "reason")
+            for column in columns:
+                table.add_column(column, overflow="fold")
+            for item in found:
+                places = [p for p in (item.path, item.to) if p is not None]
+                table.add_row(
+                    *(escape(str(p.relative_to(self.path))) for p in places), escape(item.reason)
+                )
+            console.print(FittedTable(table))
+        if spend is not None:
+            console.print(spend.sentence, markup=False, highlight=False, soft_wrap=True)
         if self.dry_run:
             following = f"capex repair {shlex.quote(str(self.path))}"
         else:

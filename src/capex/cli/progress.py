@@ -21,6 +21,7 @@ from capex.campaign import events as ev
 from capex.campaign.board import Board, ChainLine
 from capex.campaign.events import as_json
 from capex.campaign.names import start_text
+from capex.campaign.status import above_bound_sentence
 from capex.cli.tables import FittedTable
 
 Watch = Callable[[ev.Event, Board], None]
@@ -93,6 +94,7 @@ class _Display:
             event,
             ev.CampaignBegan
             | ev.AttemptInvalid
+            | ev.CostAboveBound
             | ev.ChainPaused
             | ev.Forecast
             | ev.Allocated
@@ -286,6 +288,8 @@ def sentence(event: ev.Event, board: Board) -> str:
                 f"{event.chain} start {start_text(event.start)}: cut off ({event.reason}); what it"
                 " paid for is kept"
             )
+        case ev.CostAboveBound():
+            return above_bound_sentence(event.chain, event.start, event.requests, event.usd)
         case ev.ChainPaused():
             return (
                 f"{event.chain}: the model is down; next try in {duration(event.seconds)}"
@@ -307,8 +311,8 @@ def sentence(event: ev.Event, board: Board) -> str:
             if not event.running:
                 return f"{event.reason}: no more episodes begin"
             return (
-                f"{event.reason}: finishing the {event.running} episodes under way; Ctrl-C again"
-                " cuts them off"
+                f"{event.reason}: finishing the {event.running} episodes under way, except those"
+                " that only wait; Ctrl-C again cuts them off"
             )
         case ev.CampaignEnded():
             spent = (

@@ -105,7 +105,7 @@ def run_episode(
         try:
             decision = dialogue.decide(observation, context.pictures)
         except BudgetExceeded as spent:
-            if spent.scope == "campaign":  # says nothing about this start: no failure of it
+            if spent.scope == "campaign" or spent.by_losses:  # says nothing about the model
                 raise
             end = "cost"
             break

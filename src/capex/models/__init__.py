@@ -295,13 +295,18 @@ class AttemptObserver(Protocol):
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt paid for before the episode was cut off counts towards it now, unsent."""
 
+    def waiting(self) -> None:
+        """The client waits before its next attempt; asked several times a second, and raises to
+        end the wait.
+        """
+
 
 class CostObserver(AttemptObserver, Protocol):
     """An observer that counts what attempts cost: a campaign's ledger."""
 
     @property
     def spent_usd(self) -> Decimal | None:
-        """Dollars that count against the episode's budget; None without a price."""
+        """Dollars of the totals, known or possible; None without a price."""
 
     def as_json(self) -> dict[str, Any]:
         """The totals for a record."""
@@ -324,6 +329,10 @@ class Observers:
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         for observer in self._observers:
             observer.again(request, number, attempt)
+
+    def waiting(self) -> None:
+        for observer in self._observers:
+            observer.waiting()
 
 
 def describe(request: Request) -> dict[str, Any]:

@@ -97,6 +97,9 @@ class ExchangeLog:
         self.before(request, number)
         self.after(request, number, attempt)
 
+    def waiting(self) -> None:
+        """Nothing is written while the client waits."""
+
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of an exchanges.jsonl in order, each first attempt with its whole request."""

@@ -88,7 +88,7 @@ class HttpModel(Model):
             wait_s, waiting = policy.wait_s(request, number, sent.retry_after_s), clock.now()
             if waiting + wait_s >= deadline:
                 return conclude(attempts)
-            clock.sleep(wait_s)
+            clock.sleep(wait_s, observer.waiting)
             waited_s = clock.now() - waiting
 
     def body(self, request: Request) -> dict[str, Any]:

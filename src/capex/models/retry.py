@@ -51,6 +51,7 @@ TOO_LONG = "the request is too long for the model"
 # 524 are Cloudflare's, 598 and 599 those of other proxies).
 GATEWAY_GAVE_UP = (502, 504, 520, 522, 524, 598, 599)
 MESSAGE_CHARACTERS = 300
+LOOK_S = 0.25  # how often a wait looks whether it may go on
 # HTTP status -> kind of the error, and a sentence
 MEANINGS = {
     401: (
@@ -72,9 +73,13 @@ class Clock:
         """Seconds on a clock that never goes back."""
         return time.monotonic()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
+    def sleep(self, seconds: float, look: Callable[[], None]) -> None:
+        """Wait; `look` is called several times a second and may raise to end the wait."""
+        until = self.now() + seconds
+        look()
+        while (left_s := until - self.now()) > 0:
+            time.sleep(min(left_s, LOOK_S))
+            look()
 
 
 @dataclass(frozen=True)

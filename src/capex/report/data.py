@@ -14,7 +14,7 @@ from capex.errors import CapexError
 from capex.report.branches import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
-from capex.run.accounts import invalid_attempts, of_episode, unrecorded
+from capex.run.accounts import forgotten, invalid_attempts, of_episode, unrecorded
 from capex.run.files import TEMPORARY, read_json
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, Chain, Run, find_run
@@ -68,14 +68,17 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
     successes: dict[tuple[str, str, str], int] = {}
     chains = run.chains()
     slots = _slots(run, info, data.problems)
+    lacking = 0  # starts of which spend.jsonl has less than the records
     ancestors = lineage(info)
     before, out_before = len(data.episodes), len(data.invalid)
     for chain in chains:
         loaded = load_chain(chain)
         first, out = len(data.episodes), len(data.invalid)
         damaged = list(loaded.damaged)
-        own, *inherited = parts(loaded, [ancestor.origin for ancestor in ancestors])
-        damaged += _add(own, number, slots, data)
+        origins = [ancestor.origin for ancestor in ancestors]
+        own, *inherited = parts(loaded, origins)
+        lacking += len(forgotten(loaded, slots, origins)) if slots is not None else 0
+        damaged += _add(own, number, slots or {}, data)
         for part, ancestor in zip(inherited, ancestors, strict=True):
             damaged += _add(part, number_of(ancestor, info, data), {}, data)
         for damage in damaged:
@@ -95,6 +98,12 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
         if cut := _being_written(chain):
             what = f"{chain.path.name} has {cut} unfinished {'attempt' if cut == 1 else 'attempts'}"
             data.problems.append(f"Run {info.name}: {what}, running now or cut off.")
+    if lacking:
+        where = "1 start" if lacking == 1 else f"{lacking} starts"
+        data.problems.append(
+            f"Run {info.name}: spend.jsonl has lost lines: the records of {where} hold requests"
+            " that it lacks. Costs are those of the records; capex repair enters them again."
+        )
     for why in (TAKEN_OVER, SPOKEN_TO):
         if steered := sum(row.error == why for row in data.invalid[out_before:]):
             attempts = "1 attempt was" if steered == 1 else f"{steered} attempts were"
@@ -120,12 +129,20 @@ def _being_written(chain: Chain) -> int:
     )
 
 
-def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[ChainStart, Account]:
+def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[ChainStart, Account] | None:
+    """What each start took by spend.jsonl; None where that cannot be read."""
     try:
-        return Spend(run.path / SPEND).slots()
+        slots = Spend(run.path / SPEND).slots()
     except CapexError as error:
         problems.append(f"Run {info.name}: {error}. What left no record is therefore not counted.")
-        return {}
+        return None
+    if above := [account for account in slots.values() if account.overruns]:
+        requests, usd = sum(a.overruns for a in above), sum(a.overrun_usd for a in above)
+        problems.append(
+            f"Run {info.name}: {requests} requests cost ${usd:.4f} more than their worst case; the"
+            " price row or the token counts of the server are wrong."
+        )
+    return slots
 
 
 def _add(

@@ -10,15 +10,19 @@ retries of an outage) is `unrecorded`. With it, the sums over a chain equal spen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from capex.models import NO_TOKENS, Usage
-from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts
+from capex.models.cassette import read_requests
+from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts, readable
 from capex.run.spend import Account, ChainStart, Slots
+from capex.run.store import Chain
 
 ZERO = Decimal(0)
+ROUNDING_USD = Decimal("1e-9")  # records hold sums as floats
 TOKENS = tuple(f.name for f in fields(Usage))
 # Known, and at most: attempts that may have been billed count with their worst case.
 Dollars = tuple[Decimal, Decimal]
@@ -127,6 +131,35 @@ def _of_chain(slots: Mapping[ChainStart, Account], chain: str) -> Mapping[int, A
     return {start: account for (name, start), account in slots.items() if name == chain}
 
 
+def forgotten(
+    chain: LoadedChain, slots: Mapping[ChainStart, Account], lineage: Sequence[Origin] = ()
+) -> dict[int, Taken]:
+    """By start, what the records of a chain and the exchanges of its cut-off attempts hold beyond
+    spend.jsonl. Each request is entered there before it is sent, so that there is nothing unless
+    lines of the file are lost. Of exchanges without a record only their number counts here.
+    """
+    own = parts(chain, lineage)[0]
+    recorded = _recorded(own)
+    for start in Chain(chain.path).unfinished_starts():
+        sent = _sent(Chain(chain.path).unfinished(start))
+        before = recorded.get(start, Taken(tokens=NO_TOKENS))
+        recorded[start] = replace(before, attempts=max(before.attempts, sent))
+    lacking, accounts = {}, _of_chain(slots, own.name)
+    for start, held in sorted(recorded.items()):
+        account = accounts.get(start, Account())
+        usd = ZERO if held.usd is None else held.usd[0] - account.total_usd
+        if held.attempts > account.attempts or usd > ROUNDING_USD:
+            lacking[start] = _difference(held, of_account(account))
+    return lacking
+
+
+def _sent(log: Path) -> int:
+    """Requests in the exchanges of a cut-off attempt; 0 where they cannot be read."""
+    if not readable(log):
+        return 0
+    return sum(request.count for request in read_requests(log, torn_end=True))
+
+
 def by_start(
     chain: LoadedChain, slots: Mapping[ChainStart, Account], lineage: Sequence[Origin] = ()
 ) -> dict[int, Taken]:
@@ -179,24 +212,19 @@ def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
     return Taken(requests, int(ledger.get("attempts", requests)), usd, usage, seconds)
 
 
-def _difference(books: Taken, records: Taken) -> Taken:
-    """What the books have beyond the records. Where the records have more (an old file that does
-    not count replies), nothing is missing.
-    """
-    usd = books.usd
-    if usd is not None and records.usd is not None:
-        low, high = max(ZERO, usd[0] - records.usd[0]), max(ZERO, usd[1] - records.usd[1])
+def _difference(more: Taken, less: Taken) -> Taken:
+    """What one has beyond the other; where that has more, nothing."""
+    usd = more.usd
+    if usd is not None and less.usd is not None:
+        low, high = max(ZERO, usd[0] - less.usd[0]), max(ZERO, usd[1] - less.usd[1])
         usd = min(low, high), high
     tokens = None
-    if books.tokens is not None and records.tokens is not None:
+    if more.tokens is not None and less.tokens is not None:
         tokens = Usage(
-            **{n: max(0, getattr(books.tokens, n) - getattr(records.tokens, n)) for n in TOKENS}
+            **{n: max(0, getattr(more.tokens, n) - getattr(less.tokens, n)) for n in TOKENS}
         )
     return Taken(
-        max(0, books.requests - records.requests),
-        max(0, books.attempts - records.attempts),
-        usd,
-        tokens,
+        max(0, more.requests - less.requests), max(0, more.attempts - less.attempts), usd, tokens
     )
 
 

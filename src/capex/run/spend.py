@@ -50,6 +50,7 @@ class Account:
     tokens: Usage = NO_TOKENS
     requests: int = 0  # attempts that returned a reply
     priced: bool = False  # whether any attempt had a worst case in dollars
+    overrun_usd: Decimal = Decimal(0)  # by which the overruns did
 
     @property
     def total_usd(self) -> Decimal:
@@ -66,6 +67,7 @@ class _Sums:
     __slots__ = (
         "attempts",
         "held_usd",
+        "overrun_usd",
         "overruns",
         "priced",
         "requests",
@@ -76,7 +78,7 @@ class _Sums:
     )
 
     def __init__(self) -> None:
-        self.settled_usd = self.held_usd = Decimal(0)
+        self.settled_usd = self.held_usd = self.overrun_usd = Decimal(0)
         self.attempts = self.unsettled = self.unknown = self.overruns = self.requests = 0
         self.priced = False
         self.tokens = [0] * len(TOKENS)
@@ -108,6 +110,7 @@ class _Sums:
         if reserved is not None:
             self.held_usd -= reserved
             self.overruns += usd > reserved
+            self.overrun_usd += max(Decimal(0), usd - reserved)
 
     @property
     def account(self) -> Account:
@@ -326,7 +329,8 @@ class Spend:
                     fault = f"{line[:80]!r} makes no reservation and settles none"
                     raise CapexError(
                         f"{self.path} is damaged at byte {self._read}: {fault}; put the whole file"
-                        " back"
+                        f" back, or let `capex repair {self.path.parent}` enter what the records"
+                        " hold"
                     ) from None
                 self._read += len(line) + 1
         return len(torn)
@@ -352,6 +356,28 @@ class Spend:
         self._sums.settle(reserved, usd, tokens, reply)
         if slot is not None:
             self._slots.sums(slot).settle(reserved, usd, tokens, reply)
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """The lines of a spend.jsonl that make sense, and what they say."""
+
+    lines: Sequence[bytes]
+    slots: Slots
+    unreadable: int  # lines that make none
+
+
+def salvage(path: Path) -> Salvaged:
+    """Whatever can be read of a spend.jsonl, damaged or not; nothing where there is none. A last
+    line that a kill tore is left out.
+    """
+    *whole, _ = path.read_bytes().split(b"\n") if path.is_file() else [b""]
+    spend, lines = Spend(path), []
+    for line in whole:
+        with contextlib.suppress(ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+            spend._take(json.loads(line))
+            lines.append(line)
+    return Salvaged(lines, spend._slots, len(whole) - len(lines))
 
 
 def _parsed(lines: Sequence[bytes]) -> list[Any]:

@@ -74,6 +74,11 @@ class Engine(Protocol):
     def next(self, timeout_s: float) -> Message | None:
         """The next message, None after the timeout."""
 
+    def end_waits(self) -> None:
+        """The campaign ends: attempts that wait for their model to be ready, or for a pause to end,
+        are cut off; the others are finished.
+        """
+
     def stop(self) -> None:
         """Stop at once: attempts under way are cut off."""
 

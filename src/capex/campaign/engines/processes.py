@@ -24,6 +24,7 @@ from capex.errors import CapexError
 from capex.processes import ending, spawn
 
 SILENT_DEATHS = 1  # processes in a row that may die without a word
+END_WAITS = "end waits"  # to a worker, in the place of a job
 ADVICE = (
     'a script that calls capex.collect with parallel must do so under `if __name__ == "__main__":`'
 )
@@ -62,6 +63,12 @@ class Processes:
             for worker in [w for w in self._workers if w.pipe in ready]:
                 self._hear(worker)
         return self._messages.popleft() if self._messages else None
+
+    def end_waits(self) -> None:
+        """Cut off the attempts that only wait."""
+        for worker in self._workers:
+            with contextlib.suppress(OSError):  # it has just died
+                worker.pipe.send(END_WAITS)
 
     def stop(self) -> None:
         """Cut off every attempt by ending the processes; what they had written is swept by the
@@ -122,7 +129,10 @@ def serve(pipe: Connection, setup: Setup) -> None:
             # In mid-request if need be: an attempt that outlived its driver would be paid for
             # nothing.
             os._exit(0)
-        engine.submit(*submitted)
+        if submitted == END_WAITS:
+            engine.end_waits()
+        else:
+            engine.submit(*submitted)
 
 
 def _report(pipe: Connection, engine: Threads) -> None:

@@ -16,6 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, CutOff, Invalid, Moved, run_attempt
+from capex.campaign.core import Core
 from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Failed, Lost, Message, Setup
 from capex.campaign.names import parse_resources
@@ -59,6 +61,7 @@ class DriverActor:
     def __init__(self, spend: Path, known: Known | None):
         self._spend = Spend(spend, known)
         self._news: list[tuple[int, Moved]] = []
+        self._waits_over = False
         # Tickets of attempts that are over: what still comes from them comes too late.
         self._over: set[int] = set()
 
@@ -94,6 +97,14 @@ class DriverActor:
         self._news.append((ticket, moved))
         for name, lines in fresh.items():
             append(self._folder(chain, start) / name, lines)
+
+    def end_waits(self) -> None:
+        """No attempt waits any longer."""
+        self._waits_over = True
+
+    def waits_over(self) -> bool:
+        """Whether no attempt waits any longer."""
+        return self._waits_over
 
     def take(self) -> list[tuple[int, Moved]]:
         """All news since the last time."""
@@ -144,6 +155,21 @@ class _RemoteSpend:
         self.actor.used.remote(turn, more)
 
 
+@dataclass
+class _WaitsOver:
+    """Whether attempts wait no longer, as one on another node learns it."""
+
+    actor: Any
+    _set: bool = False
+    _looked: float = 0.0
+
+    def is_set(self) -> bool:
+        if not self._set and time.monotonic() - self._looked > TAKE_S:
+            self._set = bool(import_ray().get(self.actor.waits_over.remote()))
+            self._looked = time.monotonic()
+        return self._set
+
+
 @dataclass(frozen=True)
 class TaskSetup:
     """What every task takes along: the setup, a prompt of the user's own, and where the driver
@@ -188,9 +214,9 @@ def attempt_elsewhere(
             sent.update({name: sent[name] + len(lines) for name, lines in fresh.items()})
             actor.moved.remote(ticket, moved, job.chain, job.slot.start, fresh)
 
-        outcome = run_attempt(
-            env, who, work, replace(job, chain=here), spend=_RemoteSpend(actor), tell=tell
-        )
+        core, spend = Core(waits_over=_WaitsOver(actor)), _RemoteSpend(actor)
+        job = replace(job, chain=here)
+        outcome = run_attempt(env, who, work, job, spend=spend, core=core, tell=tell)
         path = None if isinstance(outcome, CutOff) else outcome.path
         files = (
             {
@@ -295,6 +321,10 @@ class RayCluster:
             ]
             self._messages += [self._unpack(ref) for ref in ready]
         return self._messages.popleft() if self._messages else None
+
+    def end_waits(self) -> None:
+        """Cut off the attempts that only wait."""
+        self._ray.get(self._actor.end_waits.remote())
 
     def stop(self) -> None:
         """Cut off every attempt; what it had sent is kept."""

@@ -32,7 +32,8 @@ class Threads:
         self.slots = slots
         self._setup = setup
         self._spend = spend if spend is not None else Spend(setup.spend, setup.known)
-        self._core = Core()
+        self._waits_over = threading.Event()
+        self._core = Core(waits_over=self._waits_over)
         self._envs = Environments(slots)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -58,6 +59,10 @@ class Threads:
         with contextlib.suppress(queue.Empty):
             return self._messages.get(timeout=max(0.0, timeout_s))
         return None
+
+    def end_waits(self) -> None:
+        """Cut off the attempts that only wait."""
+        self._waits_over.set()
 
     def stop(self) -> None:
         """Cut off every attempt: those that simulate end within a control step, those that wait for

@@ -88,7 +88,8 @@ def _books_table(kept: Sequence[Books], sources: Sequence[Source]) -> Table:
         rows.append(Row((b.run, *known, a.attempts, counts, b.open)))
     caption = (
         "The campaign's own books (spend.jsonl): settled, and held for attempts whose cost is not"
-        " known; beside it the known part of the records. The difference was paid for attempts that"
-        " left no record, because they were cut off. Open: attempts of unknown cost."
+        " known; beside it the known part of the records. A positive difference was paid for"
+        " attempts that left no record, because they were cut off; a negative one means that the"
+        " file has lost lines. Open: attempts of unknown cost."
     )
     return Table("books", caption, columns, rows, sources)
