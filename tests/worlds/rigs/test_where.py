@@ -135,7 +135,7 @@ def test_where_prints_each_arm_of_a_twin(capsys: pytest.CaptureFixture[str]) -> 
     assert RigWhere("rig:franka-twin").run() == 0
     out = capsys.readouterr().out
     assert "points   down; euler_deg = [180.0, 0.0, 0.0]" in out
-    assert "opening  8.0 of 8.0 cm" in out
+    assert "opening  7.9 of 7.9 cm" in out
     assert "N in all" in out
     with pytest.raises(CapexError, match="there is no rig file 'nowhere'"):
         RigWhere("nowhere").run()
