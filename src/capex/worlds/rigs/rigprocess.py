@@ -104,8 +104,8 @@ class _Server:
                 self._say(("done", None))
 
     def _wait(self) -> None:
-        """Until a request comes; in real time there is a beat every tick. A person's stop is done
-        at once, and before the request.
+        """Until a request comes; in real time there is a beat every tick. A person's stop is
+        carried out at once, and before the request.
         """
         lock_step = self._clock.lock_step
         every_s = GLANCE_S if lock_step else self._keeper.period_s

@@ -171,7 +171,7 @@ def _force(force_n: tuple[float, float, float] | None) -> str:
     if force_n is None:
         return "not sensed"
     x, y, z = map(_rounded, force_n)
-    return f"x {x}  y {y}  z {z} N, {np.linalg.norm(force_n):.1f} N in all"
+    return f"x {x}  y {y}  z {z} N, {np.linalg.norm(force_n):.1f} N in all, not tared"
 
 
 def _rounded(value: float) -> str:
