@@ -418,7 +418,7 @@ def test_filters(expert_demos, filters, taken, reason):
 
 
 def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
-    from capex.dataset.selection import find_attempts, select
+    from capex.dataset.selection import find_attempts, require_known_names, select
 
     attempts = find_attempts(next(model_demos.glob("chains/*")))  # a chain's folder will do
     for limit, taken in ((0.3, [0]), (0.99, [])):
@@ -430,7 +430,7 @@ def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
         CapexError,
         match="--tasks: there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
     ):
-        select("x", attempts, Filters(tasks=("CloseFridge",)))
+        require_known_names(attempts, Filters(tasks=("CloseFridge",)))
     with pytest.raises(CapexError, match="--max is 0"):
         Filters(max=0)
     with pytest.raises(CapexError, match="--min-confidence is 7; it must lie in 0 to 1"):
@@ -474,6 +474,35 @@ def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
         pipeline=QUICK,
     )
     assert [w.path.name for w in same.datasets] == ["expert-1", "expert-2"]
+
+
+def test_arms_name_those_of_both_runs_where_one_of_them_has_several(
+    expert_demos, model_demos, tmp_path
+):
+    several = tmp_path / "several"
+    shutil.copytree(model_demos, several)
+    (chain,) = expert_demos.glob("chains/*")
+    other = several / "chains" / chain.name.replace("expert", "base")
+    shutil.copytree(chain, other)
+    for path in other.glob("episodes/*/record.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"arm": "base"}))
+
+    def export(name, *arms):
+        runs = [several, expert_demos]
+        filters = Filters(uncertified=True, arms=arms)
+        return export_run(runs, tmp_path / name, paired=True, filters=filters, pipeline=QUICK)
+
+    pair = export("pair", "capex", "expert")
+    assert [(w.path.name, w.demonstrations) for w in pair.datasets] == [
+        ("several", 1),
+        ("expert", 1),
+    ]
+    with pytest.raises(CapexError, match=r"arms: base, capex\); .* an arm of each run with --arms"):
+        export("none")
+    with pytest.raises(CapexError, match=r"expert has no attempt by the arms .* arms are expert"):
+        export("one", "capex")
+    with pytest.raises(CapexError, match=r"no arm 'humen' .* valid: base, capex, expert"):
+        export("wrong", "capex", "humen")
 
 
 def test_several_runs_become_one_dataset_without_exact_duplicates(
