@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import socket
+import subprocess
 import tempfile
 import time
 from collections import defaultdict
@@ -33,6 +35,27 @@ def pytest_configure(config):
 def shm():
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="capex-test-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 300 kB; where mounting is not allowed, a limit on the size of files, which fails the same way."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place],
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
+    yield (
+        place,
+        None if mounted else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000)),
+    )
+    if mounted:
+        subprocess.run(["umount", "-l", place], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -547,27 +546,6 @@ def _sentence(process: subprocess.Popen) -> str:
     assert process.returncode == 2, out + errors
     assert "Traceback" not in errors
     return " ".join(errors.split())
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 300 kB; where mounting is not allowed, a limit on the size of files, which fails the same way."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = (
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place],
-            capture_output=True,
-            check=False,
-        ).returncode
-        == 0
-    )
-    yield (
-        place,
-        None if mounted else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000)),
-    )
-    if mounted:
-        subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_a_full_disk_is_a_sentence_and_leaves_whole_episodes(small_disk, shm):

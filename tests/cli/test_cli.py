@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -88,3 +89,25 @@ def test_doctor_and_tasks_answer():
     assert "CloseFridge" in out.stdout
     assert "PickPlaceCounterToStove" in out.stdout
     assert "600" in out.stdout
+
+
+def test_a_world_of_ones_own_that_cannot_be_made_is_named_with_the_call(tmp_path):
+    lab = tmp_path / "my_lab"
+    lab.mkdir()
+    (lab / "__init__.py").touch()
+    (lab / "table.py").write_text(
+        "from capex.worlds import TaskInfo\n"
+        'TASKS = {"Touch": TaskInfo("Touch", "Reach", 100, "Touch it.", "touched")}\n'
+        "def make(world, task):\n"
+        '    return {}["arm"]\n'
+    )
+    out = subprocess.run(
+        [sys.executable, "-m", "capex.cli", "check", "my_lab.table:Touch"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    assert out.returncode == 2
+    said = "make(world='my_lab.table', task='Touch') raised KeyError: 'arm' (table.py, line 4)"
+    assert said in " ".join(out.stderr.split())

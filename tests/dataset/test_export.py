@@ -34,6 +34,7 @@ from capex.run.files import read_json
 from capex.run.steps import read_steps
 from capex.worlds import CameraModel, Start, State
 from capex.worlds.cache import OF_THIS_PROCESS
+from capex.worlds.proprioception import continuous
 from demos import TASK
 
 SMALL = Pipeline((64, 48))
@@ -96,8 +97,9 @@ def test_frames_hold_observation_and_the_action_that_followed(dataset, expert_de
     (first, second, third) = rows(dataset, "meta/episodes")
     mine = data[second["dataset_from_index"] : second["dataset_to_index"]]
     assert np.array_equal([r["action"] for r in mine], steps["actions"])  # every bit
+    state = continuous(spec.state_names, steps["proprio"][:-1])
     assert np.array_equal(
-        np.float32([r["observation.state"] for r in mine]), steps["proprio"][:-1].astype(np.float32)
+        np.float32([r["observation.state"] for r in mine]), state.astype(np.float32)
     )
     assert [r["next.success"] for r in mine] == [False] * (len(mine) - 1) + [True]
     assert [r["index"] for r in data] == list(range(len(data)))
@@ -418,7 +420,7 @@ def test_filters(expert_demos, filters, taken, reason):
 
 
 def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
-    from capex.dataset.selection import find_attempts, select
+    from capex.dataset.selection import find_attempts, require_known_names, select
 
     attempts = find_attempts(next(model_demos.glob("chains/*")))  # a chain's folder will do
     for limit, taken in ((0.3, [0]), (0.99, [])):
@@ -430,7 +432,7 @@ def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
         CapexError,
         match="--tasks: there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
     ):
-        select("x", attempts, Filters(tasks=("CloseFridge",)))
+        require_known_names(attempts, Filters(tasks=("CloseFridge",)))
     with pytest.raises(CapexError, match="--max is 0"):
         Filters(max=0)
     with pytest.raises(CapexError, match="--min-confidence is 7; it must lie in 0 to 1"):
@@ -474,6 +476,35 @@ def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
         pipeline=QUICK,
     )
     assert [w.path.name for w in same.datasets] == ["expert-1", "expert-2"]
+
+
+def test_arms_name_those_of_both_runs_where_one_of_them_has_several(
+    expert_demos, model_demos, tmp_path
+):
+    several = tmp_path / "several"
+    shutil.copytree(model_demos, several)
+    (chain,) = expert_demos.glob("chains/*")
+    other = several / "chains" / chain.name.replace("expert", "base")
+    shutil.copytree(chain, other)
+    for path in other.glob("episodes/*/record.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"arm": "base"}))
+
+    def export(name, *arms):
+        runs = [several, expert_demos]
+        filters = Filters(uncertified=True, arms=arms)
+        return export_run(runs, tmp_path / name, paired=True, filters=filters, pipeline=QUICK)
+
+    pair = export("pair", "capex", "expert")
+    assert [(w.path.name, w.demonstrations) for w in pair.datasets] == [
+        ("several", 1),
+        ("expert", 1),
+    ]
+    with pytest.raises(CapexError, match=r"arms: base, capex\); .* an arm of each run with --arms"):
+        export("none")
+    with pytest.raises(CapexError, match=r"expert has no attempt by the arms .* arms are expert"):
+        export("one", "capex")
+    with pytest.raises(CapexError, match=r"no arm 'humen' .* valid: base, capex, expert"):
+        export("wrong", "capex", "humen")
 
 
 def test_several_runs_become_one_dataset_without_exact_duplicates(

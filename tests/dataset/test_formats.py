@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 
 import av
+import h5py
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image as Picture
 
-from capex.dataset import Pipeline, depth, export_run
+from capex.dataset import Filters, Pipeline, depth, export_run
 from capex.dataset.frames import open_take
+from capex.dataset.inspect import check_dataset
 from capex.dataset.language import STYLES, motion_text, spans
 from capex.errors import CapexError
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.run.files import read_json
+from capex.run.steps import read_steps
+from capex.students.data import open_pack
 from capex.students.lerobot_reader import open_dataset
+from capex.students.packing import export_pack
 from capex.worlds.cache import OF_THIS_PROCESS
 
 CAMERA = "wrist"
@@ -191,6 +198,47 @@ def test_a_strict_reader_of_v21_finds_everything(sets, told):
     assert modality["video"] == {CAMERA: {"original_key": KEY}}
     for name, entry in modality["annotation"].items():
         assert entry.get("original_key", f"annotation.{name}") in stored
+
+
+def signs(q):
+    """How often quaternions (T, 4) in order change their sign."""
+    q = np.asarray(q, dtype=np.float64)
+    return int(((q[1:] * q[:-1]).sum(axis=1) < 0).sum())
+
+
+def test_quaternions_are_continuous_in_every_format(sets, model_demos, tmp_path):
+    steps = read_steps(next(model_demos.glob("chains/*/episodes/0000")))
+    recorded = steps["proprio"][:-1, 3:7]
+    assert signs(recorded) > 0
+    exported = {}
+    for name in ("v30", "v21", "v31"):
+        column = pq.read_table(next((sets / name / "data").rglob("*.parquet")))["observation.state"]
+        exported[name] = np.array(column.to_pylist())[:, 3:7]
+        assert check_dataset(sets / name).ok
+    hdf5 = tmp_path / "hdf5"
+    export_run(model_demos, hdf5, format="hdf5", pipeline=Pipeline((32, 24), (CAMERA,)))
+    with h5py.File(hdf5 / "demo.hdf5") as file:
+        exported["hdf5"] = file["data/demo_0/obs/robot0_base_to_eef_quat"][:]
+    export_pack([model_demos], tmp_path / "pack", Filters(), Pipeline((32, 24), (CAMERA,)))
+    exported["pack"] = open_pack(tmp_path / "pack").states[:, 3:7]
+    for name, q in exported.items():
+        assert signs(q) == 0, name
+        assert q[0, 0] > 0.3  # not w, which is near 0 here
+        assert np.allclose(np.abs(q), np.abs(recorded), atol=1e-6)
+
+
+def test_a_quaternion_that_changes_its_sign_is_pointed_out(sets, shm):
+    path = shutil.copytree(sets / "v30", shm / "v30")
+    (file,) = (path / "data").rglob("*.parquet")
+    table = pq.read_table(file)
+    states = np.array(table["observation.state"].to_pylist(), dtype=np.float32)
+    states[7:, 3:7] *= -1
+    at, field = table.schema.names.index("observation.state"), table.field("observation.state")
+    table = table.set_column(at, field, pa.array(states.tolist(), field.type))
+    pq.write_table(table, file)
+    (numbers,) = (f for f in check_dataset(path).findings if f.rule == "numbers")
+    assert numbers.status == "warning"
+    assert "frame 7: the quaternion of observation.state has the other sign" in numbers.sentences[0]
 
 
 def test_students_take_v31_without_its_depth_and_refuse_v21(sets):

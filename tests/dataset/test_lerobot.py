@@ -25,6 +25,7 @@ from capex.run.files import read_json, write_json
 from capex.run.steps import read_steps
 from capex.students import lerobot_checkpoint, lerobot_policy
 from capex.students.evaluate import Rollouts, evaluate, missing
+from capex.worlds.proprioception import continuous
 from demos import TASK
 from judge import LAST, pretend
 from recorded import TICKS, recorded_run
@@ -81,7 +82,7 @@ def steps(expert_demos):
 def test_lerobots_reader_loads_every_frame_with_its_windows(judged, folder, steps, mode):
     found = judged[mode]
     actions = np.concatenate([s["actions"] for s in steps])
-    states = np.concatenate([s["proprio"][:-1] for s in steps])
+    states = np.concatenate([continuous(s["state_names"], s["proprio"][:-1]) for s in steps])
     assert (found["episodes"], found["frames"]) == (2, len(actions))
     assert np.allclose(found["actions"], actions, atol=1e-6)
     assert np.allclose(found["states"], states, atol=1e-6)

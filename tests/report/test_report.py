@@ -8,6 +8,7 @@ import math
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -109,6 +110,46 @@ def test_tables_escape_what_latex_and_csv_would_read():
     assert latex("τ \N{MINUS SIGN} 1 ≥ …") == r"$\tau$ $-$ 1 $\ge$ \dots{}"
     (row,) = csv.DictReader(table.csv().splitlines())
     assert row == {"x": nasty, "y": "inf", "z": ""}
+
+
+def on_disk(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_full_disk_leaves_no_report_or_the_earlier_one(synthetic, small_disk, tmp_path):
+    place, limit = small_disk
+
+    def report_into(out, preexec_fn=None):
+        words = [sys.executable, "-m", "capex.cli", "report", str(synthetic), "--out", str(out)]
+        return subprocess.run(
+            [*words, "--strips", "0"],
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=preexec_fn,
+        )
+
+    failed = report_into(place / "report", limit)
+    said = " ".join(failed.stderr.split())
+    assert failed.returncode == 2
+    if limit is None:
+        assert f"the disk that holds '{place}/report' is full; make room and give" in said
+    else:
+        assert f"'{place}/report' cannot be read or written (File too large)" in said
+    assert list(place.iterdir()) == []
+    # In the place of an earlier report, with a file that is not the report's.
+    earlier = place / "earlier"
+    (earlier / "tables").mkdir(parents=True)
+    for name in ("report.html", "tables/old.csv", "notes.txt"):
+        (earlier / name).write_text("as it was")
+    (earlier / "report.json").write_text(json.dumps({"files": ["report.html", "tables/old.csv"]}))
+    before = on_disk(earlier)
+    assert report_into(earlier, limit).returncode == 2
+    assert on_disk(earlier) == before
+    roomy = shutil.copytree(earlier, tmp_path / "roomy")
+    assert report_into(roomy).returncode == 0
+    index = json.loads((roomy / "report.json").read_text())
+    assert set(on_disk(roomy)) == {*index["files"], "report.json", "notes.txt"}
 
 
 def test_every_table_and_figure_is_written_and_names_the_stand_in(written):

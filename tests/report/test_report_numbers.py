@@ -100,6 +100,24 @@ def test_sources_without_a_common_start_get_fisher_and_cochran_mantel_haenszel(t
     assert found.across.p < 1e-4
 
 
+def test_with_many_sources_every_pair_within_a_model_is_kept(tmp_path):
+    arms = ["base", "capex", "capex-fresh"]
+    paths = []
+    for model in ("one", "two"):
+        run = runs.new_run(tmp_path / model, arms, ["CloseFridge"], range(2), model=model)
+        paths.append(run.path)
+        for arm in arms:
+            runs.fill(run, "CloseFridge", arm, "01", model=model)
+    found = compare.comparisons(runs.sources_of(*paths))
+    pairs = {((c.first.arm, c.first.model), (c.second.arm, c.second.model)) for c in found}
+    within = {
+        ((a, model), (b, model))
+        for model in ("one", "two")
+        for a, b in (("base", "capex"), ("base", "capex-fresh"), ("capex", "capex-fresh"))
+    }
+    assert pairs == within | {(("base", "one"), (arm, "two")) for arm in arms}
+
+
 def test_runs_that_are_compared_though_their_settings_differ_say_so(tmp_path):
     one = runs.new_run(
         tmp_path / "one", ["base"], ["CloseFridge"], range(2), sampling={"effort": "low"}

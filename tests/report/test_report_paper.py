@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Canvas
 import runs
 from capex import worlds
 from capex.method.commit import committed
+from capex.method.record import Turn
 from capex.report import calibration, compare, experience
 from capex.report.data import load
 from capex.report.examples import example_plan
@@ -124,3 +125,26 @@ def test_every_interval_is_drawn_with_its_point(tmp_path):
         whiskers = [line for line in axes.lines if len(line.get_xdata()) == 2]
         assert len(dots) == points
         assert len(whiskers) == 2 * points  # each on its lighter ground
+
+
+def test_a_waypoint_without_a_probability_cuts_no_plan(tmp_path):
+    """A gripper command alone states a confidence that the commit rule does not use."""
+
+    def turn(number, rows, committed):
+        planned = tuple(runs.waypoint((0.4, 0.0, 0.3), q, p, None) for q, p in rows)
+        return Turn(number, 0, 1, planned, committed)
+
+    run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], range(1))
+    whole = turn(1, [(0.9, 0.9), (0.3, None), (0.9, 0.9)], 3)
+    cut = turn(2, [(0.9, 0.9), (0.3, None), (0.9, 0.2), (0.9, 0.9)], 2)
+    turns = [whole, cut, *(turn(k, [(0.9, 0.9), (0.9, 0.9)], 2) for k in range(3, 11))]
+    runs.commit(
+        run.chain("kitchen", "CloseFridge", "capex"), runs.record(turns=turns, weights=[0.0] * 8)
+    )
+    (source,) = runs.sources_of(run.path)
+    (episode,) = source.episodes
+    assert calibration.cut_places(episode) == {1: 3}
+    assert calibration.cut_places_as_stated(episode, 0.5) == {}
+    assert calibration.growth(source).first_tenth == compare.Tally(0, 1)
+    found = example_plan(source)
+    assert (found.turn.decision, found.lowered) == (2, True)

@@ -73,6 +73,8 @@ def test_what_cannot_be_learned_from_is_refused(learned, expert_demos, synthetic
         ({"changes": {"cat.dim": "1"}}, UnknownName, "cat"),
         ({"arms": ("base",)}, UnknownName, "base"),
         ({"starts": "x"}, CapexError, "starts"),
+        ({"starts": "1000000000"}, CapexError, "--starts: start 1000000000 does not exist in kit"),
+        ({"horizon": 451}, CapexError, "--horizon is 451; kitchen:TurnOnMicrowave has 450 steps"),
         ({"runs": (expert_demos, expert_demos)}, CapexError, "two runs are called"),
         ({"runs": (synthetic,)}, CapexError, "several tasks"),
         (

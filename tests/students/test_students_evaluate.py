@@ -12,6 +12,7 @@ import pytest
 import student_data
 from capex import report, worlds
 from capex.dataset import film
+from capex.dataset.frames import open_take
 from capex.errors import CapexError
 from capex.method.hooks import NO_HOOKS
 from capex.method.memory import Memory
@@ -20,12 +21,13 @@ from capex.run.files import read_json
 from capex.run.steps import read_steps
 from capex.students import checkpoint
 from capex.students import evaluate as evaluate_module
-from capex.students.evaluate import Rollouts, evaluate, student
-from capex.students.rollouts import look
+from capex.students.evaluate import Rollouts, evaluate, identify, student
+from capex.students.rollouts import Rollout, look
 from capex.students.settings import make_settings
 from capex.students.tables import chain_summary
 from capex.students.train import TrainingJob, train
 from capex.worlds import Start
+from capex.worlds.cache import OF_THIS_PROCESS
 
 TASK = "kitchen:TurnOnMicrowave"
 HORIZON = 10
@@ -114,6 +116,24 @@ def test_what_is_remembered_from_before_the_last_question_stays(tmp_path):
         beside = read_steps(tmp_path / "run" / EPISODES / str(index))
         assert np.array_equal(alone.steps["actions"], beside["actions"])
     env.close()
+
+
+def test_a_policy_gets_in_a_rollout_the_numbers_that_an_export_holds(policy, model_demos, tmp_path):
+    """Also where a measured quaternion changes its sign."""
+    recorded = next(model_demos.glob("chains/*/episodes/0000"))
+    steps = read_steps(recorded)
+    raw = steps["proprio"][:-1, 3:7]
+    assert ((raw[1:] * raw[:-1]).sum(axis=1) < 0).any()
+    env, (_, plan) = worlds.make(TASK), identify(Rollouts(policy, TASK, (1000,), tmp_path))
+    rollout, seen = Rollout(env, plan, Start(env.spec.task, 0)), []
+    for number, action in enumerate(steps["actions"]):
+        if number % 3 == 0:  # it looks now and then
+            seen.append(rollout.proprio)
+        rollout.apply(action)
+    env.close()
+    take = open_take(recorded)
+    assert np.array_equal(seen, take.state[::3])
+    OF_THIS_PROCESS.close()
 
 
 def test_a_simulation_that_dies_is_a_sentence(policy, tmp_path):

@@ -109,6 +109,32 @@ def test_fine_tuning_keeps_words_and_given_embeddings(pack, tmp_path):
         trained(more, tmp_path / "refused", init=given)
 
 
+def test_fine_tuning_takes_the_embeddings_of_the_first_training_alone(pack, tmp_path):
+    more = student_data.write(tmp_path / "more", episodes=2)  # "go to the square"
+    rng = np.random.default_rng(0)
+    new = "go to the square"
+    table = {text: rng.normal(size=8).astype(np.float32) for text in (*KNOWN, new)}
+    language.write(tmp_path / "some.npz", {k: table[k] for k in KNOWN})
+    language.write(tmp_path / "all.npz", table)
+    language.write(tmp_path / "others.npz", {k: v + 1 for k, v in table.items()})
+    language.write(tmp_path / "new.npz", {new: table[new]})
+    given = trained(pack, tmp_path / "given", instructions=tmp_path / "some.npz")
+    for name, sentence in (
+        ("others.npz", f"others.npz gives other embeddings than .* '{KNOWN[0]}'"),
+        ("new.npz", f"new.npz has no embedding of '{KNOWN[0]}'"),
+    ):
+        with pytest.raises(CapexError, match=sentence):
+            trained(more, tmp_path / "refused", init=given, instructions=tmp_path / name)
+    tuned = trained(more, tmp_path / "tuned", init=given, instructions=tmp_path / "all.npz")
+    heard = Interpreter(*checkpoint.load_network(tuned)).embed([new, KNOWN[0]])
+    assert np.allclose(heard[0], table[new])
+    assert np.allclose(heard[1], table[KNOWN[0]])
+    learned = trained(pack, tmp_path / "learned")
+    with pytest.raises(CapexError, match="the policy of --init learned its own"):
+        trained(more, tmp_path / "refused", init=learned, instructions=tmp_path / "all.npz")
+    assert not (tmp_path / "refused").exists()
+
+
 def test_clip_of_the_real_shape_embeds_any_instruction(pack, tmp_path):
     """ViT-L/14's text tower with random weights; its tokenizer here knows single letters."""
     from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPTokenizer

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import student_data
 from capex.errors import CapexError
-from capex.students import data, robocasa
+from capex.students import data, language, robocasa
 from capex.students.diffusion import Diffusion
 from capex.students.settings import DiffusionSettings
 from capex.students.train import TrainingJob, describe
 
 ORDER = ("robot0_eye_in_hand_image", "robot0_agentview_left_image", "robot0_agentview_right_image", "robot0_base_to_eef_pos",
          "robot0_base_to_eef_quat", "robot0_gripper_qpos", "lang_emb")  # fmt: skip
+
+# In which RoboCasa's own datasets keep the same twelve numbers.
+LEROBOT_ORDER = (*student_data.ACTION[7:11], "mode", *student_data.ACTION[:7])
 
 
 class Node:
@@ -69,7 +74,7 @@ def payload(trap: Path) -> dict[str, object]:
     state["model.cond_obs_emb.weight"] = weight
     state["model._dummy_variable"] = torch.zeros(0)
     state["model.mask"] = torch.zeros(10, 10)
-    for key, size in (*zip(robocasa.STATE, (3, 4, 2), strict=True), ("action", 12)):
+    for key, size in (*((k, len(n)) for k, n in robocasa.STATE.items()), ("action", 12)):
         put(f"normalizer.params_dict.{key}.scale", torch.Size([size]), 2.0)
         put(f"normalizer.params_dict.{key}.offset", torch.Size([size]), 0.5)
     cfg = Node({"shape_meta": Node({"obs": Node({key: Node(None) for key in ORDER})})})
@@ -123,6 +128,11 @@ def test_the_released_layout_fills_our_network_and_nothing_runs(released):
 def test_a_training_begins_from_the_released_file(released, tmp_path):
     pack = student_data.write(tmp_path / "pack")
     job = TrainingJob((pack,), DiffusionSettings(), 1, tmp_path / "out", init=released)
+    with pytest.raises(CapexError, match=r"given embeddings .* with --instructions"):
+        describe(job, data.load([pack], window=10))
+    clip = tmp_path / "clip.npz"
+    language.write(clip, {"go to the square": np.ones(768, dtype=np.float32)})
+    job = replace(job, instructions=clip)
     spec, weights = describe(job, data.load([pack], window=10))
     assert spec.initialisation == "fine-tuned from epoch=0500.ckpt"
     assert spec.normalizer.action.scale.tolist() == [2.0] * 12
@@ -130,6 +140,9 @@ def test_a_training_begins_from_the_released_file(released, tmp_path):
     one = student_data.write(tmp_path / "one", cameras=("front",))
     with pytest.raises(CapexError, match="the dataset's camera 'front' has no counterpart"):
         describe(job, data.load([one], window=10))
+    shuffled = student_data.write(tmp_path / "shuffled", action_names=LEROBOT_ORDER)
+    with pytest.raises(CapexError, match="other numbers of action, or in another order"):
+        describe(job, data.load([shuffled], window=10))
 
 
 def test_unpickling_as_it_is_needs_the_flag(released):

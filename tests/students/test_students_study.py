@@ -195,6 +195,22 @@ def test_datasets_that_cannot_be_matched_are_refused_before_anything_is_written(
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("1000:1002", "1000000000", "^starts: start 1000000000 does not exist in kitchen:TurnOn"),
+        ("horizon = 3", "horizon = 451", "^horizon is 451; kitchen:TurnOnMicrowave has 450 steps"),
+    ],
+)
+def test_rollouts_that_no_world_has_are_refused_before_anything_is_trained(
+    folder, old, new, sentence
+):
+    (folder / "study.toml").write_text(FILE.replace(old, new))
+    with pytest.raises(CapexError, match=sentence):
+        list(run_study(load_study(folder / "study.toml"), folder / "out"))
+    assert not (folder / "out").exists()
+
+
 def rolled(run, task, source, seed, solved, steps=20_000, heard=None, **student):
     """Ten rollouts of a made-up student."""
     arm = f"act-{source}-s{seed}-{steps}"

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import io
 import os
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from capex.errors import BadCommand, CapexError, RigFault, StateMismatch, Unknow
 from capex.pose import Pose, rotation_matrix
 from capex.worlds import ArmCommand, CameraModel, Command, Contact, DepthImage, Start, State
 from capex.worlds.contract import RULES, check
+from capex.worlds.contract.rules import _rollout
+from capex.worlds.contract.trial import BrokenRuleError
 from toy import Ball, Box, Toy, ToyEnv, look_at
 
 QUICK = {
@@ -583,12 +586,47 @@ def test_a_rule_that_raises_keeps_no_other_from_being_tried():
     ]
     with pytest.raises(
         CapexError,
-        match=r"toy:reach breaks 1 of 2 rules.*\n  images: raised RuntimeError: lens cap on",
+        match=r"toy:reach breaks 1 of 2 rules.*\n  images: Blind.observe\(cameras=None, size=None\) raised"
+        r" RuntimeError: lens cap on \[front\] \(test_check.py, line \d+\)",
     ):
         report.raise_if_failed()
     console = Console(file=io.StringIO(), width=120)
     console.print(report)
     assert "lens cap on [front]" in console.file.getvalue()
+
+
+class OneArm(ToyEnv):
+    """Looks for an arm by another name than its spec has."""
+
+    def step(self, command):
+        return super().step(Command({"left": command.arms["arm"]}))
+
+
+class NoArms(ToyEnv):
+    def robot_state(self):
+        return dataclasses.replace(super().robot_state(), arms={})
+
+
+@pytest.mark.parametrize(
+    ("world", "rule", "sentence"),
+    [
+        (OneArm, "replay", r"^OneArm.step\(command=Command\(arms=\{'left': ArmCommand\(.* raised KeyError:"
+         r" 'arm' \(test_check.py, line \d+\)$"),
+        (NoArms, "commands", r"^`return self.env.robot_state\(\).arms\[arm\].T_base_tip` raised"
+         r" KeyError: '(left|right)', with arm='(left|right)'$"),
+    ],
+)  # fmt: skip
+def test_what_a_world_raises_names_the_call_and_its_arguments(world, rule, sentence):
+    (found,) = check(world(), ticks=5, rules=[rule], factory=world).findings
+    assert found.status == "failed"
+    assert re.search(sentence, found.detail), found.detail
+
+
+def test_a_spawned_process_says_what_its_world_raised():
+    with pytest.raises(
+        BrokenRuleError, match=r"in a spawned process, OneArm.step\(.*'arm' \(test_"
+    ):
+        _rollout(OneArm, Start("reach", 0), 5, 7)
 
 
 def test_an_unknown_rule_is_refused_with_the_list():

@@ -155,9 +155,11 @@ def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) ->
     if plan and live is None:
         for chain in run.chains:
             line = board.lines[chain.name]
-            line.until = plan["until_successes"]
+            line.until = plan.get("until_successes")
             held = {e.index for e in chain.episodes}
-            line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
+            line.wanted = (
+                None if line.until is not None else len(held | set(plan.get("starts", ())))
+            )
     account = spend.account() if spend.path.is_file() else None
     files = (f for f in run.path.rglob("*") if f.is_file()) if disk else ()
     size = sum(f.stat().st_size for f in files)

@@ -4,6 +4,7 @@ traceback.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -163,6 +164,17 @@ def _print(page: Text) -> None:
     sys.exit(0)
 
 
+def _of_file(error: OSError) -> str:
+    """What a file, or the disk below it, would not do, in a sentence."""
+    why, where = error.strerror or str(error), error.filename
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        holds = f" that holds '{where}'" if where else ""
+        return f"the disk{holds} is full; make room and give the same command again"
+    if not where:
+        return f"a file cannot be read or written ({why})"
+    return f"'{where}' cannot be read or written ({why}); choose another path"
+
+
 def main() -> None:
     """Entry point of `capex`."""
     command = None
@@ -173,11 +185,7 @@ def main() -> None:
         errors.print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
         status = 2
     except OSError as error:
-        sentence = (
-            f"capex: '{error.filename or 'the disk'}' cannot be read or written"
-            f" ({error.strerror or error}); choose another path"
-        )
-        errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"capex: {_of_file(error)}", markup=False, highlight=False, soft_wrap=True)
         status = 2
     except KeyboardInterrupt:
         errors.print(

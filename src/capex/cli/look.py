@@ -17,6 +17,7 @@ from capex.cli.console import console, errors
 from capex.cli.help import Examples, SameAs
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError, UnknownName
+from capex.worlds import Env
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class Check:
                 raise CapexError(f"{flag} is for a rig, and {self.names} is none; leave it out")
         fine = True
         for world, task in parse_names(self.names):
-            env = worlds.make(f"{world}:{task}")
+            env = _own_or_built_in(world, task)
             if not env.spec.has_start(start):
                 none = f"--start: there is no start {self.start} of {world}:{task}"
                 raise CapexError(f"{none}; valid: {env.spec.valid_starts}")
@@ -223,6 +224,20 @@ class Check:
             console.print(FittedTable(report.__rich__()))
             fine &= report.ok
         return 0 if fine else 1
+
+
+def _own_or_built_in(world: str, task: str) -> Env:
+    """An environment; what a world of the user's own raises becomes a sentence."""
+    from capex.worlds.contract.trial import describe_error
+
+    try:
+        return worlds.make(f"{world}:{task}")
+    except CapexError:
+        raise
+    except Exception as error:
+        if world in worlds.WORLDS:
+            raise
+        raise CapexError(describe_error(error, worlds.__file__)) from None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from capex.cli.console import console
 from capex.cli.following import print_next
 from capex.cli.help import Examples
+from capex.errors import DamagedFile
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ def _to_certify(runs: Sequence[Path]) -> Path | None:
     from capex.run import load_run
 
     for path in runs:
-        run = load_run(path)
+        try:
+            run = load_run(path)
+        except DamagedFile:  # the report says so
+            continue
         if run.manifest.get("settings", {}).get("command") not in ("evaluate", "fork") and any(
             e.record.success and not (e.path / CERTIFICATE).exists() for e in run.episodes
         ):

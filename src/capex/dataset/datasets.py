@@ -6,6 +6,7 @@ pyarrow, h5py and PyAV are imported when a dataset is written, not before.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from capex.dataset.selection import (
     find_attempts,
     left_out_csv,
     pair,
+    require_known_names,
     select,
     select_failures,
     summary,
@@ -86,6 +88,7 @@ def export_run(
     if pipeline.video and format == "hdf5":
         raise CapexError("--video is for --format lerobot; HDF5 files hold pictures")
     candidates = [find_attempts(run_dir) for run_dir in run_dirs]
+    require_known_names(itertools.chain(*candidates), filters)
     if paired:
         chosen = _choose_pairs(run_dirs, candidates, filters)
     else:
@@ -135,6 +138,13 @@ def _choose_pairs(
         names = [f"{name}-{number}" for number, name in enumerate(names, start=1)]
     unlimited = replace(filters, max=None)
     first, second = (select(*named, unlimited) for named in zip(names, candidates, strict=True))
+    for side, attempts in zip((first, second), candidates, strict=True):
+        if not (side.attempts or side.left_out):
+            arms = {(a.summary if isinstance(a, Candidate) else a).arm for a in attempts}
+            raise CapexError(
+                f"{side.name} has no attempt by the arms and at the tasks that were named; its arms"
+                f" are {', '.join(sorted(arms))}: --arms names an arm of each run"
+            )
     both = pair(first, second, filters.max)
     if not both[0].attempts:
         raise CapexError(

@@ -34,6 +34,7 @@ from capex.run import read_judged, read_record
 from capex.run.steps import StepArrays, read_steps
 from capex.worlds import Image, Spec, Start, State
 from capex.worlds.cache import OF_THIS_PROCESS
+from capex.worlds.proprioception import continuous
 
 ANNOTATIONS = {
     "capex.decision": np.int64,
@@ -119,8 +120,11 @@ class Take:
 
     @property
     def state(self) -> Array:
-        """Proprioception before each action, (T, S), as far as it is exported."""
-        return np.asarray(self.steps["proprio"][:-1, exported_state(self.spec.state_names)])
+        """Proprioception before each action, (T, S), as far as it is exported; quaternions are
+        continuous.
+        """
+        columns = exported_state(self.spec.state_names)
+        return continuous(self.state_names, self.steps["proprio"][:-1, columns])
 
     @property
     def state_names(self) -> tuple[str, ...]:

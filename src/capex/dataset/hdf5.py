@@ -133,7 +133,8 @@ def _proprio(take: Take) -> dict[str, npt.NDArray[Any]]:
     taken = {n for parts in known.values() for n in parts}
     columns = {key: [names.index(n) for n in parts] for key, parts in known.items()}
     columns |= {n: [k] for k, n in enumerate(names) if n not in taken}
-    return {key: take.state[:, indices] for key, indices in columns.items()}
+    state = take.state
+    return {key: state[:, indices] for key, indices in columns.items()}
 
 
 def _shared(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

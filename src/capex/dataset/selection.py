@@ -69,7 +69,7 @@ class Filters:
     tasks: tuple[str, ...] = ()
     """Only these tasks (default: all)."""
     arms: tuple[str, ...] = ()
-    """Only these arms (default: all)."""
+    """Only these arms, of all runs together (default: all)."""
     min_steps: int | None = None
     """At least so many control steps (default: any)."""
     max_steps: int | None = None
@@ -259,18 +259,23 @@ def _candidate(summary: Summary) -> Candidate:
     return Candidate(summary, certified=False, uncertified=why)
 
 
+def require_known_names(attempts: Iterable[Candidate | LeftOut], filters: Filters) -> None:
+    """Refuse filters that name a task or an arm that no attempt, of all runs together, has."""
+    named = [a.summary if isinstance(a, Candidate) else a for a in attempts]
+    for kind, asked, known in (
+        ("task", filters.tasks, {n.task for n in named}),
+        ("arm", filters.arms, {n.arm for n in named}),
+    ):
+        for name in asked:
+            if name not in known:
+                raise UnknownName(kind, name, known, where=" among the attempts", flag=f"--{kind}s")
+
+
 def _asked_for(
     attempts: Iterable[Candidate | LeftOut], filters: Filters
 ) -> list[Candidate | LeftOut]:
     """The attempts at the tasks and by the methods that the filters name."""
     named = [(a.summary if isinstance(a, Candidate) else a, a) for a in attempts]
-    for kind, asked, known in (
-        ("task", filters.tasks, {n.task for n, _ in named}),
-        ("arm", filters.arms, {n.arm for n, _ in named}),
-    ):
-        for name in asked:
-            if name not in known:
-                raise UnknownName(kind, name, known, where=" among the attempts", flag=f"--{kind}s")
     tasks, arms = filters.tasks, filters.arms
     return [a for n, a in named if (not tasks or n.task in tasks) and (not arms or n.arm in arms)]
 
@@ -314,7 +319,7 @@ def _by_key(selection: Selection) -> dict[StartKey, Candidate]:
             arms = ", ".join(sorted({a.summary.arm for a in several}))
             raise CapexError(
                 f"{selection.name} has {len(several)} demonstrations of {world}:{task} start"
-                f" {start} (arms: {arms}); pairs need one: choose with --arms, or give a chain's"
-                " folder instead of the run's"
+                f" {start} (arms: {arms}); pairs need one: name an arm of each run with --arms, or"
+                " give a chain's folder instead of the run's"
             )
     return {key: several[0] for key, several in found.items()}

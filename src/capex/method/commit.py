@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from capex.plan import Waypoint
+from capex.pose import Array
 
 SAME_M = 0.03  # two waypoints this near ask for the same
 
@@ -24,10 +29,18 @@ def committed(
 
     insisted: past the paper, the places (from 0) of waypoints that do not defer.
     """
-    for k, p in enumerate(probabilities):
-        if k > 0 and p is not None and p < tau and k not in insisted:
-            return k
-    return len(probabilities)
+    p = np.array(probabilities, dtype=np.float64)  # None becomes nan
+    at = np.flatnonzero(defers(np.arange(1, len(p) + 1), p, tau))
+    return next((k for k in at.tolist() if k not in insisted), len(p))
+
+
+def defers(place: npt.NDArray[Any], probability: Array, tau: float) -> npt.NDArray[np.bool_]:
+    """Which waypoints (n,) of one or more plans end their plan's prefix, if none before them does.
+
+    place: k, from 1. probability: nan where there is none; a comparison with nan is false.
+    """
+    found: npt.NDArray[np.bool_] = (place > 1) & (probability < tau)
+    return found
 
 
 def planned_again(plan: Sequence[Waypoint], deferred: Sequence[Waypoint]) -> set[int]:

@@ -12,6 +12,8 @@ page        the HTML
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,10 +28,11 @@ from capex.report.plots.poster import poster_figure
 from capex.report.poster import Poster, choose_films, sentence, title
 from capex.report.sections import build, episodes_table, results
 from capex.report.sources import group
-from capex.run.files import write_bytes, write_json
+from capex.run.files import whole_folder, write_json
 from capex.run.machine import versions
 
 PAGE, INDEX = "report.html", "report.json"
+NEW = ".new-report"  # within the folder of an earlier report, until it is complete
 
 
 def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN, unaided: bool = False) -> Path:
@@ -85,13 +88,25 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN, unaided: bool
 
 
 def _store(out: Path, contents: dict[str, bytes], facts: Mapping[str, Sequence[str]]) -> None:
-    """Every file whole, the page and the index last."""
+    """All files or none: written into a temporary folder, which takes its place in one rename, or
+    whose files replace those of an earlier report, the page and the index last.
+    """
     before = _listed(out / INDEX)
-    for name, content in contents.items():
+    new = out / NEW if out.exists() else out
+    if new != out:
+        shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
+    with whole_folder(new) as folder:
+        for name, content in contents.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        made_by = versions().get("capex", "unknown")
+        write_json(folder / INDEX, {**facts, "capex": made_by, "files": sorted(contents)})
+    if new == out:
+        return
+    for name in (*contents, INDEX):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(out / name, content)
-    made_by = versions().get("capex", "unknown")
-    write_json(out / INDEX, {**facts, "capex": made_by, "files": sorted(contents)})
+        os.replace(new / name, out / name)
+    shutil.rmtree(new)
     for name in before - set(contents):
         (out / name).unlink(missing_ok=True)
 

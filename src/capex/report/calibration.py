@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from capex.method.commit import defers
 from capex.pose import Array
 from capex.report.compare import Tally
 from capex.report.experience import chains
 from capex.report.sources import Source
 from capex.run.stats import Bin, auroc, brier, ece, reliability
-from capex.run.summary import NO_LABEL, Summary
+from capex.run.summary import NO_LABEL, Summary, WaypointColumns
 
 LABELS_SEEN = (0, 1, 11, 31, 101, 301, 1001)  # lower ends of the bins
 TAUS = tuple(round(0.05 * k, 2) for k in range(20))
@@ -152,7 +154,7 @@ def growth(source: Source) -> Growth:
 
     flags = []
     for chain in chains(source):
-        places = [(e.plans, cut_places(e, source.tau_of(e) or 0.0)) for e in chain]
+        places = [(e.plans, cut_places(e)) for e in chain]
         flags.append([k in found for plans, found in places for k in range(plans)])
     long = [plans for plans in flags if len(plans) >= PARTS]
     first = [flag for plans in long for flag in plans[: len(plans) // PARTS]]
@@ -166,17 +168,25 @@ def growth(source: Source) -> Growth:
     )
 
 
-def cut_places(episode: Summary, tau: float, *, stated: bool = False) -> dict[int, int]:
-    """The commit rule on an episode's plans: by plan the place of the waypoint at which it is cut.
+def cut_places(episode: Summary) -> dict[int, int]:
+    """By plan, the place of the waypoint at which it was cut, as recorded."""
+    return _first_places(episode.waypoints, ~episode.waypoints.committed)
 
-    With `stated`, on the confidences that the model stated, as if nothing had been learned.
+
+def cut_places_as_stated(episode: Summary, tau: float) -> dict[int, int]:
+    """The same if nothing had been learned: the commit rule on the stated confidences of those
+    waypoints that have a probability.
     """
     w = episode.waypoints
-    trusted = np.where(stated | np.isnan(w.calibrated), w.stated, w.calibrated)
-    # A comparison with nan is false: what has no probability never defers.
-    below = np.flatnonzero((w.place > 1) & (trusted < tau))
-    plans, first = np.unique(w.plan[below], return_index=True)
-    return dict(zip(plans.tolist(), w.place[below[first]].tolist(), strict=True))
+    stated = np.where(np.isnan(w.calibrated), np.nan, w.stated)
+    return _first_places(w, defers(w.place, stated, tau))
+
+
+def _first_places(w: WaypointColumns, rows: npt.NDArray[np.bool_]) -> dict[int, int]:
+    """By plan, the place of the first of some waypoints."""
+    at = np.flatnonzero(rows)
+    plans, first = np.unique(w.plan[at], return_index=True)
+    return dict(zip(plans.tolist(), w.place[at[first]].tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -229,9 +239,7 @@ def tau_sweep(source: Source, taus: Sequence[float] = TAUS) -> list[Swept]:
     ends = np.append(begins[1:], len(plan))
     rows = []
     for tau in taus:
-        # A comparison with nan is false: what has no probability never defers.
-        below = (place > 1) & (p < tau)
-        at = np.minimum.reduceat(np.where(below, np.arange(len(p)), len(p)), begins)
+        at = np.minimum.reduceat(np.where(defers(place, p, tau), np.arange(len(p)), len(p)), begins)
         cut = at < len(p)
         outcome = label[at[cut]]
         rows.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from capex.run import stats
 from capex.run.summary import StartKey, Summary
 
 SIGNIFICANT = 0.05
-ALL_PAIRS_UP_TO = 5  # sources; with more, each is compared with the first alone
+ALL_PAIRS_UP_TO = 5  # sources; with more, those of one model, and each with the first
 TaskKey = tuple[str, str]  # world, task
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -247,12 +248,12 @@ def compared_sources(compared: Iterable[Comparison]) -> list[Source]:
 
 
 def comparisons(sources: Sequence[Source]) -> list[Comparison]:
-    """Every pair of sources; with many sources, each against the first."""
+    """Every pair of sources; with many sources those of one model, and each against the first."""
     with_data = [s for s in sources if s.scorable]
-    firsts = with_data if len(with_data) <= ALL_PAIRS_UP_TO else with_data[:1]
+    few = len(with_data) <= ALL_PAIRS_UP_TO
     return [
         compare(a, b)
-        for i, a in enumerate(firsts)
-        for b in with_data[i + 1 :]
+        for a, b in itertools.combinations(with_data, 2)
+        if few or a is with_data[0] or a.model == b.model
         if a.forked == b.forked  # what begins in the middle is not compared with a whole episode
     ]

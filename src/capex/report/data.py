@@ -15,7 +15,7 @@ from capex.report.branches import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
 from capex.run.accounts import forgotten, invalid_attempts, of_episode, unrecorded
-from capex.run.files import TEMPORARY, read_json
+from capex.run.files import TEMPORARY
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, Chain, Run, find_run
 from capex.run.summary import summarize
@@ -50,7 +50,7 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
 
 def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
     try:
-        manifest = read_json(run.path / "manifest.json")
+        manifest = run.manifest
     except CapexError as error:
         problems.append(
             f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others."

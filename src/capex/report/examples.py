@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capex.method.record import Turn
-from capex.report.calibration import cut_places
+from capex.report.calibration import cut_places, cut_places_as_stated
 from capex.report.experience import chains
 from capex.report.sources import Source
 from capex.run import read_record
@@ -36,8 +36,8 @@ def example_plan(source: Source) -> ExamplePlan | None:
             tau = source.tau_of(episode)
             if tau is None or not episode.truncated:
                 continue
-            anyway = cut_places(episode, tau, stated=True)
-            for plan, place in cut_places(episode, tau).items():
+            anyway = cut_places_as_stated(episode, tau)
+            for plan, place in cut_places(episode).items():
                 rank = (plan in anyway, plan > 0, place <= RUN_AT_LEAST, number)
                 if best is None or rank < best[0]:
                     best = rank, episode, number, plan

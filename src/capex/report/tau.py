@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capex.method.commit import defers
 from capex.method.presets import PRESETS, MethodSettings
 from capex.pose import Array
 from capex.report.calibration import TAUS
@@ -88,8 +89,7 @@ def _swept(w: WholePlans, tau: float) -> SweptExactly:
 
 def _kept(w: WholePlans, tau: float) -> npt.NDArray[np.bool_]:
     """Which waypoints a threshold commits to: those before the first later one below it."""
-    # A comparison with nan is false: what has no probability never defers.
-    below = (w.place > 1) & (w.calibrated < tau)
+    below = defers(w.place, w.calibrated, tau)
     first = np.full(int(w.plan.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, w.plan[below], w.place[below])
     kept: npt.NDArray[np.bool_] = w.place < first[w.plan]

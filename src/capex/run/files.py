@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -94,8 +95,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     try:
         write_flushed(neighbour, content)
         os.replace(neighbour, path)
-    except BaseException:
+    except BaseException as error:
         neighbour.unlink(missing_ok=True)
+        _name_file(error, path)
         raise
     flush_folder(path.parent)
 
@@ -110,6 +112,20 @@ def write_flushed(path: Path, content: bytes) -> None:
         os.fsync(out.fileno())
 
 
+def _name_file(error: BaseException, path: Path) -> None:
+    """A write that fails, on a full disk, does not say where."""
+    if isinstance(error, OSError) and error.filename is None:
+        error.filename = str(path)
+
+
+def writer_of(leftover: Path) -> int | None:
+    """The process that wrote a half-written file or folder, .writing-PROCESS-NAME; None where the
+    name is not one of ours.
+    """
+    number = leftover.name.removeprefix(TEMPORARY).partition("-")[0]
+    return int(number) if number.isdecimal() else None
+
+
 def remove_leftovers(folder: Path, *, everything: bool = False) -> None:
     """Remove files that killed processes left half-written in a folder; what a living one of this
     machine writes stays, and what this process does: of its number it writes the same name anew.
@@ -117,8 +133,7 @@ def remove_leftovers(folder: Path, *, everything: bool = False) -> None:
     `everything`: the caller knows that no other process writes here.
     """
     for leftover in folder.glob(f"{TEMPORARY}*"):
-        number = leftover.name[len(TEMPORARY) :].partition("-")[0]
-        process = int(number) if number.isdigit() else 0
+        process = writer_of(leftover) or 0
         dead = everything or not alive(process)
         if dead and process != os.getpid() and leftover.is_file():
             leftover.unlink(missing_ok=True)
@@ -134,8 +149,10 @@ def whole_folder(target: Path) -> Iterator[Path]:
     if target.exists():
         raise CapexError(f"{target} exists already; choose another --out or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in target.parent.glob(f"{TEMPORARY}*-{target.name}"):
-        if not alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
+    for leftover in target.parent.glob(f"{TEMPORARY}*-{glob.escape(target.name)}"):
+        process = writer_of(leftover)
+        ours = process is not None and leftover.name == f"{TEMPORARY}{process}-{target.name}"
+        if ours and process is not None and not alive(process):
             shutil.rmtree(leftover, ignore_errors=True)
     folder = target.with_name(f"{TEMPORARY}{os.getpid()}-{target.name}")
     folder.mkdir()
@@ -149,8 +166,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
         flush_folder(folder)
         os.rename(folder, target)
         flush_folder(target.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        _name_file(error, target)
         raise
 
 
@@ -178,7 +196,7 @@ def alive(process: int) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process has so large a number
         return False
     except OSError:
         return True

@@ -24,12 +24,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run.files import (
     TEMPORARY,
@@ -41,6 +41,7 @@ from capex.run.files import (
     remove_leftovers,
     write_bytes,
     write_json,
+    writer_of,
 )
 from capex.run.machine import fingerprint, revision, versions
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
@@ -216,8 +217,9 @@ class Chain:
         for leftover in (
             self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ()
         ):
-            process, _, index = leftover.name[len(TEMPORARY) :].partition("-")
-            if everything or not alive(int(process or 0)):
+            index = leftover.name[len(TEMPORARY) :].partition("-")[2]
+            process = writer_of(leftover)
+            if everything or (process is not None and not alive(process)):
                 if index.isdigit() and not keep_begun(self, leftover, int(index)):
                     self.keep_exchanges(leftover, int(index))
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -238,6 +240,52 @@ def chain_name(world: str, task: str, arm: str) -> str:
     """WORLD--TASK--ARM, as the name of a folder: a rig's world may hold a path."""
     folder = re.sub(r"[^\w.,=+-]+", "-", world)
     return f"{folder}--{task}--{arm}"
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) in kinds
+
+
+def _all(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) is list and all(type(v) in kinds for v in value)
+
+
+NOTHING = type(None)
+TABLE, TABLE_OR_NULL = (_is(dict), "a table"), (_is(dict, NOTHING), "a table or null")
+TEXT, TEXTS = (_is(str), "a text"), (_all(str), "a list of texts")
+NUMBER, TRUTH = (_is(int, float), "a number"), (_is(bool), "true or false")
+# What is read of a manifest, where it is given; * is any name.
+MANIFEST_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "settings": TABLE,
+    "settings.command": TEXT,
+    "settings.model": (_is(str, NOTHING), "a text or null"),
+    "settings.round_size": (_is(int), "a whole number"),
+    "settings.tasks": TEXTS,
+    "settings.arms": TABLE,
+    "settings.arms.*": TABLE,
+    "settings.arms.*.memory": TEXT,
+    "settings.arms.*.tau": NUMBER,
+    "settings.arms.*.task_tau": TABLE_OR_NULL,
+    "settings.arms.*.task_tau.*": NUMBER,
+    "plan": TABLE_OR_NULL,
+    "plan.starts": (_all(int), "a list of whole numbers"),
+    "plan.until_successes": (_is(int, NOTHING), "a whole number or null"),
+    "price": TABLE_OR_NULL,
+    "stand_in": TRUTH,
+    "versions": TABLE,
+    "fingerprint": TABLE,
+    "fork": TABLE,
+    "fork.states": (_is(list), "a list"),
+}
+
+
+def _values(value: Any, names: Sequence[str], before: str = "") -> Iterator[tuple[str, Any]]:
+    """The values at a path within tables, by their names."""
+    if not names:
+        yield before.removeprefix("."), value
+    elif isinstance(value, dict):
+        for key in value if names[0] == "*" else [names[0]] if names[0] in value else ():
+            yield from _values(value[key], names[1:], f"{before}.{key}")
 
 
 @dataclass(frozen=True)
@@ -261,8 +309,17 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest as written."""
-        return read_json(self.path / "manifest.json")
+        """The manifest as written; DamagedFile where a field that is read has another type."""
+        manifest = read_json(self.path / "manifest.json")
+        for field, (fits, right) in MANIFEST_FIELDS.items():
+            for name, value in _values(manifest, field.split(".")):
+                if not fits(value):
+                    given = json.dumps(value)
+                    shown = given if len(given) <= 60 else f"{given[:57]}..."
+                    raise DamagedFile(
+                        self.path / "manifest.json", f"{name} is {shown}; it must be {right}"
+                    )
+        return manifest
 
 
 def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> Run:

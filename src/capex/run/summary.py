@@ -40,6 +40,7 @@ class WaypointColumns:
     place: npt.NDArray[np.int32]  # k, from 1
     stated: Array  # nan where none was stated
     calibrated: Array  # as predicted before the episode; nan where nothing was
+    committed: npt.NDArray[np.bool_]  # whether it was committed to
     label: npt.NDArray[np.int8]  # 1, 0 or NO_LABEL
 
 
@@ -167,14 +168,14 @@ def amounts(taken: Taken) -> dict[str, Any]:
 
 
 def _columns(planned: Sequence[Turn]) -> WaypointColumns:
-    rows = [
-        (i, k, w) for i, turn in enumerate(planned) for k, w in enumerate(turn.waypoints, start=1)
-    ]
-    labels = [NO_LABEL if w.label is None else w.label for _, _, w in rows]
+    waypoints = [w for turn in planned for w in turn.waypoints]
+    places = [(i, k + 1) for i, turn in enumerate(planned) for k in range(len(turn.waypoints))]
+    labels = [NO_LABEL if w.label is None else w.label for w in waypoints]
     return WaypointColumns(
-        plan=np.array([i for i, _, _ in rows], dtype=np.int32),
-        place=np.array([k for _, k, _ in rows], dtype=np.int32),
-        stated=np.array([w.waypoint.confidence for _, _, w in rows], dtype=np.float64),
-        calibrated=np.array([w.calibrated for _, _, w in rows], dtype=np.float64),
+        plan=np.array([i for i, _ in places], dtype=np.int32),
+        place=np.array([k for _, k in places], dtype=np.int32),
+        stated=np.array([w.waypoint.confidence for w in waypoints], dtype=np.float64),
+        calibrated=np.array([w.calibrated for w in waypoints], dtype=np.float64),
+        committed=np.array([k <= planned[i].committed for i, k in places], dtype=np.bool_),
         label=np.array(labels, dtype=np.int8),
     )

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,10 +148,29 @@ def _rollout_plan(
 
 def judged_by_person(name: str) -> bool:
     """Whether rollouts at WORLD:TASK need somebody beside them, as on a rig."""
+    return world_of(name).success == "operator"
+
+
+def world_of(name: str) -> Spec:
+    """The description of WORLD:TASK."""
     env = worlds.make(name)
-    success = env.spec.success
     env.close()
-    return success == "operator"
+    return env.spec
+
+
+def require_possible(world: Spec, starts: Iterable[int], horizon: int, flags: str = "--") -> None:
+    """Refuse rollouts from starts, or for more steps, than a world has. `flags`: what stands before
+    the names of settings where the user writes them.
+    """
+    for index in sorted(starts, reverse=True):
+        if not world.has_start(index):
+            none = f"{flags}starts: start {start_text(index)} does not exist in {world.name}"
+            raise CapexError(f"{none}; valid: {world.valid_starts}")
+    if not 0 <= horizon <= world.horizon:
+        raise CapexError(
+            f"{flags}horizon is {horizon}; {world.name} has {world.horizon} steps, and 0 means all"
+            " of them"
+        )
 
 
 def missing(job: Rollouts) -> list[int]:
@@ -252,9 +271,7 @@ def _load(job: Rollouts, folder: Path, spec: ActorSpec, batch: int = BATCH) -> A
 
 def _check(job: Rollouts, spec: ActorSpec) -> Spec:
     """The world's description; a policy that does not fit it, and a wrong option, are refused."""
-    env = worlds.make(job.name)
-    world = env.spec
-    env.close()
+    world = world_of(job.name)
     wanted, sees = world.action_names, [c.name for c in world.cameras]
     missing = [n for n in spec.state_names if n not in world.state_names]
     if tuple(spec.action_names) != tuple(wanted):
@@ -281,15 +298,7 @@ def _check(job: Rollouts, spec: ActorSpec) -> Spec:
             f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core"
         )
     require_name("--arm", arm_of(job, spec))
-    for index in sorted(job.starts, reverse=True):
-        if not world.has_start(index):
-            none = f"--starts: start {start_text(index)} does not exist in {job.name}"
-            raise CapexError(f"{none}; valid: {world.valid_starts}")
-    if not 0 <= job.horizon <= world.horizon:
-        raise CapexError(
-            f"--horizon is {job.horizon}; {job.name} has {world.horizon} steps, and 0 means all of"
-            " them"
-        )
+    require_possible(world, job.starts, job.horizon)
     return world
 
 
@@ -331,7 +340,7 @@ class Student:
         while True:
             looks = acting.wants_images()
             views = glimpse(env, self.plan.cameras, self.plan.size) if looks else {}
-            state = dict(zip(env.spec.state_names, env.robot_state().proprio, strict=True))
+            state = dict(zip(env.spec.state_names, rollout.proprio, strict=True))
             seen = {"images": views, "state": state, "instruction": env.instruction}
             (action,) = self.policy.act_many([acting], [seen])
             if (episode := rollout.apply(action)) is not None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from capex.errors import CapexError
-from capex.students import checkpoint, robocasa
+from capex.students import checkpoint, language, robocasa
 from capex.students.data import Demonstrations
 from capex.students.hearing import vocabulary_of
 from capex.students.normalizer import Normalizer
@@ -31,6 +31,7 @@ class Pretrained:
     initialisation: str  # in words, for tables
     norm: str = "group"
     instructions: tuple[str, ...] = ()  # those that its embeddings belong to, in their order
+    trained_on: int = 0  # so many of them, the first
     learned_language: bool = True
     vocabulary: tuple[str, ...] = ()
     # Those that it was trained on: no start of theirs is new to the policy.
@@ -63,6 +64,17 @@ class Pretrained:
         checkpoint.require_fit(where, adapted, weights)
         return adapted, weights
 
+    def require_language(self, given: Path) -> None:
+        """Refuse other embeddings of instructions than those that it was trained with."""
+        if self.learned_language:
+            raise CapexError(
+                "--instructions names embeddings, and the policy of --init learned its own: leave"
+                " one of them out"
+            )
+        texts = self.instructions[: min(self.trained_on, language.COMPARED)]
+        if texts:
+            language.require_same(given, texts, self.weights[TABLE][: len(texts)].float().numpy())
+
     def _language(self, spec: PolicySpec) -> dict[str, Any]:
         """What the adapted policy knows of instructions: with none given, what it began with and
         the new ones; embeddings that were given must have been given for those, too.
@@ -72,8 +84,8 @@ class Pretrained:
         if not self.learned_language:
             if new := [text for text in spec.instructions if text not in self.instructions]:
                 raise CapexError(
-                    f"--init began with given embeddings and has none of '{new[0]}'; name them"
-                    " with --instructions"
+                    f"--init was trained with given embeddings of instructions and has none of"
+                    f" '{new[0]}'; name the file or the encoder with --instructions"
                 )
             both = dict.fromkeys((*spec.instructions, *self.instructions))
             return {"instructions": tuple(both), "learned_language": False}
@@ -126,6 +138,7 @@ def read(
             words,
             spec.norm,
             spec.instructions,
+            spec.training.get("instructions", len(spec.instructions)),
             spec.learned_language,
             spec.vocabulary,
             tuple(starts),
@@ -140,8 +153,10 @@ def read(
             f"{path} is a file; only Diffusion Policy begins from one (RoboCasa365's checkpoint):"
             " add --policy diffusion"
         )
+    _require_same_numbers(path, robocasa.STATE_NAMES, robocasa.ACTION_NAMES, demonstrations)
     released = robocasa.read(path, settings, demonstrations.cameras, trust_pickle=trust_pickle)
-    return Pretrained(settings, *released, f"fine-tuned from {path.name}")
+    how = f"fine-tuned from {path.name}"
+    return Pretrained(settings, *released, how, learned_language=False)  # CLIP's, not in the file
 
 
 def _mixed(path: Path, old: Settings, asked: Settings) -> Settings:
@@ -159,16 +174,33 @@ def _mixed(path: Path, old: Settings, asked: Settings) -> Settings:
 
 
 def _require_same_inputs(path: Path, spec: PolicySpec, demonstrations: Demonstrations) -> None:
-    for what in ("cameras", "state_names", "action_names"):
-        trained_with = getattr(spec, what)
-        if trained_with != getattr(demonstrations, what):
-            raise CapexError(
-                f"{path} was trained with other {what} ({', '.join(trained_with)}) than the"
-                " dataset has"
-            )
+    if spec.cameras != demonstrations.cameras:
+        raise CapexError(
+            f"{path} was trained with other cameras ({', '.join(spec.cameras)}) than the dataset"
+            " has"
+        )
+    _require_same_numbers(path, spec.state_names, spec.action_names, demonstrations)
     if spec.image_size != demonstrations.size:
         raise CapexError(
             "{} was trained on {}x{} images and the dataset has {}x{}".format(
                 path, *spec.image_size, *demonstrations.size
             )
         )
+
+
+def _require_same_numbers(
+    path: Path,
+    state_names: tuple[str, ...],
+    action_names: tuple[str, ...],
+    demonstrations: Demonstrations,
+) -> None:
+    """A column of state or action means what it meant in training, in the same place."""
+    for what, trained_with, now in (
+        ("state", state_names, demonstrations.state_names),
+        ("action", action_names, demonstrations.action_names),
+    ):
+        if trained_with != now:
+            raise CapexError(
+                f"{path} was trained with other numbers of {what}, or in another order"
+                f" ({', '.join(trained_with)}), than the dataset has ({', '.join(now)})"
+            )

@@ -20,6 +20,8 @@ from capex.students.npz import read_npz
 
 Vectors = npt.NDArray[np.float32]
 FILE_MAX = 2**30  # bytes, unpacked: 300 thousand instructions
+SAME = 0.02  # of an embedding's length, between encoders that are the same but for rounding
+COMPARED = 4  # embeddings, of those that a policy was trained with
 CACHED_MAX = 4096  # instructions of a file that travel with a checkpoint: 12 MB
 
 
@@ -51,6 +53,19 @@ def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
     if not np.all(np.isfinite(vectors)):
         raise CapexError(f"{path} holds numbers that are not finite")
     return vectors
+
+
+def require_same(path: Path, texts: Sequence[str], ours: Vectors) -> None:
+    """Refuse an encoder, or a file, that gives other embeddings of these texts than ours (n, size),
+    which a policy was trained with.
+    """
+    theirs = read(path, texts, ours.shape[1])
+    apart = np.linalg.norm(ours - theirs, axis=1) / np.linalg.norm(ours, axis=1).clip(min=1e-9)
+    if (apart > SAME).any():
+        raise CapexError(
+            f"{path} gives other embeddings than the policy was trained with (of"
+            f" '{texts[int(apart.argmax())]}'); name the encoder of its training"
+        )
 
 
 def cached(path: Path) -> tuple[str, ...]:

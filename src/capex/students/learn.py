@@ -29,6 +29,7 @@ from capex.run.files import write_bytes
 from capex.run.heads import load_head
 from capex.run.store import Chain, find_run
 from capex.students import data
+from capex.students.evaluate import require_possible, world_of
 from capex.students.packing import pack_attempts
 from capex.students.settings import POLICIES
 from capex.students.study_plan import StudyPlan, make_study
@@ -107,8 +108,9 @@ def plan_learning(job: LearnJob) -> LearnPlan:
         twice = next(name for name in names if names.count(name) > 1)
         raise CapexError(f"two runs are called {twice}; rename one, tables go by these names")
     table = _study_table(job, task, names)
-    path = job.out / "study.toml"
-    return LearnPlan(job, task, sources, table, make_study(table, path))
+    study = make_study(table, job.out / "study.toml")
+    require_possible(world_of(task), study.starts, study.horizon)
+    return LearnPlan(job, task, sources, table, study)
 
 
 def certify(

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import CapexError
+from capex.worlds.proprioception import quaternions
 
 Floats = npt.NDArray[np.float32]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation of RGB in 0..1
 # A number that hardly varies is not blown up: neither its noise nor the network's error.
 DEVIATION_MIN = 0.01
 RANGE_MIN = 1e-4
-QUATERNION = ("qx", "qy", "qz", "qw")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def fit(
     state to -1..1 by its range with quaternions as they are, actions as they are (they lie in -1..1
     already), as RoboCasa365 does.
     """
-    sides = tuple(Quaternion(at, _side(states[:, at : at + 4])) for at in _quaternions(state_names))
+    sides = tuple(Quaternion(at, _side(states[:, at : at + 4])) for at in quaternions(state_names))
     same_state, same_action = _same(states.shape[1]), _same(actions.shape[1])
     turned = Normalizer(SIGNED, same_state, same_action, sides).one_sided(states)
     statistics = {"state": _statistics(turned, state_names), "action": _statistics(actions, None)}
@@ -131,13 +131,6 @@ def fit(
             " between -1 and 1"
         )
     return Normalizer(SIGNED, state, same_action, sides, statistics)
-
-
-def _quaternions(names: Sequence[str]) -> list[int]:
-    """Where they begin: one for each arm that tells its tip."""
-    return [
-        at for at in range(len(names) - 3) if all(map(str.endswith, names[at : at + 4], QUATERNION))
-    ]
 
 
 def _side(q: Floats) -> tuple[float, ...]:

@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.dataset.frames import Pipeline, Take, open_take
-from capex.dataset.selection import Candidate, Filters, Selection, find_attempts, select
+from capex.dataset.selection import (
+    Candidate,
+    Filters,
+    Selection,
+    find_attempts,
+    require_known_names,
+    select,
+)
 from capex.errors import CapexError
 from capex.run.files import whole_folder
 from capex.run.jobs import run_jobs
@@ -55,6 +62,7 @@ def export_pack(
     taken and what was left out.
     """
     attempts = [attempt for run in runs for attempt in find_attempts(run)]
+    require_known_names(attempts, filters)
     chosen = select(out.name, attempts, filters)
     if not chosen.attempts:
         names, reasons = ", ".join(map(str, runs)), {row.reason for row in chosen.left_out}

@@ -17,6 +17,7 @@ configuration.
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 import zipfile
 from collections import OrderedDict
@@ -39,7 +40,18 @@ CAMERAS = {
     "right": "robot0_agentview_right",
     "wrist": "robot0_eye_in_hand",
 }
-STATE = ("robot0_base_to_eef_pos", "robot0_base_to_eef_quat", "robot0_gripper_qpos")
+# Its observations of the robot, and our names of their numbers.
+STATE = {
+    "robot0_base_to_eef_pos": ("eef_x", "eef_y", "eef_z"),
+    "robot0_base_to_eef_quat": ("eef_qx", "eef_qy", "eef_qz", "eef_qw"),
+    "robot0_gripper_qpos": ("finger_left", "finger_right"),
+}
+STATE_NAMES = tuple(itertools.chain(*STATE.values()))
+# In the environment's order, which is not that of RoboCasa's LeRobot datasets.
+ACTION_NAMES = (
+    *("eef_dx", "eef_dy", "eef_dz", "eef_rx", "eef_ry", "eef_rz", "gripper"),
+    *("base_vx", "base_vy", "base_wz", "torso", "mode"),
+)
 BUFFERS = ("_dummy_variable", ".mask", ".memory_mask")  # no weights of ours
 # What reading a damaged or foreign file may raise.
 FAULTS = (*checkpoint.FAULTS, EOFError, IndexError, RuntimeError)
@@ -217,7 +229,7 @@ def _reordered(
 ) -> Tensor:
     """The condition's input matrix, columns in our order: cameras, state, instruction."""
     sizes = {f"{name}_image": settings.features for name in CAMERAS.values()}
-    sizes |= dict(zip(STATE, (3, 4, 2), strict=True)) | {"lang_emb": settings.language}
+    sizes |= {key: len(names) for key, names in STATE.items()} | {"lang_emb": settings.language}
     order = [k for k in _observation_order(cfg) if k in sizes] or list(sizes)
     at, columns = 0, {}
     for key in order:

@@ -32,7 +32,8 @@ from capex.processes import Worker, WorkerDied, set_niceness
 from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
-from capex.worlds import Env, Image, Start
+from capex.worlds import Env, Image, RobotState, Start
+from capex.worlds.proprioception import continuous
 from capex.worlds.robots import settle
 
 Array = npt.NDArray[np.float64]
@@ -90,6 +91,17 @@ class Rollout:
         self._recorder = Recorder(env)
         self._recorder.begin_plan()
         self._steps = 0
+        self._seen: Array | None = None  # proprioception of the last state
+        self._follow(env.robot_state())
+
+    @property
+    def proprio(self) -> Array:
+        """What the policy gets of the present state: proprioception as datasets have it."""
+        return self._follow(self.env.robot_state())
+
+    def _follow(self, state: RobotState) -> Array:
+        (self._seen,) = continuous(self.env.spec.state_names, state.proprio[None], self._seen)
+        return self._seen
 
     def apply(self, action: Action) -> Episode | None:
         """One control step; the last one returns the episode. Where a rig's guard stops the arms,
@@ -101,6 +113,7 @@ class Rollout:
         try:
             self.env.apply(action)
             state, success = self.env.robot_state(), self._succeeded()
+            self._follow(state)
             tick = Tick(action, state, success, 0)
             self._recorder(tick)
             self._hooks.tell(tick)
@@ -187,8 +200,8 @@ class Simulation:
         for slot, index in starts.items():
             self._spent[slot] = Spent()
             env = self._envs[slot] = self._envs.get(slot) or worlds.make(self.plan.name)
-            self._rollouts[slot] = Rollout(env, self.plan, Start(env.spec.task, index))
-            seen[slot] = SlotView([env.robot_state().proprio], env.instruction)
+            rollout = self._rollouts[slot] = Rollout(env, self.plan, Start(env.spec.task, index))
+            seen[slot] = SlotView([rollout.proprio], env.instruction)
         self._show(list(starts))
         self._spent |= {slot: Spent() for slot in starts}  # counted from the first step on
         return seen
@@ -210,7 +223,7 @@ class Simulation:
                 if (episode := self._apply(slot, left[slot], later)) is not None:
                     ended[slot] = self._commit(episode, self._spent[slot])
                 if later < max(1, looks[slot]):
-                    states[slot].append(self._envs[slot].robot_state().proprio)
+                    states[slot].append(self._rollouts[slot].proprio)
             self._show([s for s in moves if later < looks[s] and s not in ended], later)
         return {
             slot: SlotView(states[slot], self._envs[slot].instruction, ended.get(slot))

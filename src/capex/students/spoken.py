@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,8 +15,6 @@ from capex.students.diffusion import Diffusion
 from capex.students.hearing import tokens_of
 from capex.students.spec import PolicySpec
 from capex.students.words import WordEncoder
-
-SAME = 0.02  # of an embedding's length, between encoders that are the same but for rounding
 
 
 class Interpreter:
@@ -76,12 +73,5 @@ class Interpreter:
                 " learned its embeddings"
             )
         count = spec.training.get("instructions", len(spec.instructions))
-        texts = spec.instructions[: min(count, 4)]
-        ours = self._rows(list(range(len(texts)))).numpy()
-        theirs = language.read(encoder, texts, spec.language_size)
-        apart = np.linalg.norm(ours - theirs, axis=1) / np.linalg.norm(ours, axis=1).clip(min=1e-9)
-        if (apart > SAME).any():
-            raise CapexError(
-                f"{encoder} gives other embeddings than the policy was trained with (of"
-                f" '{texts[int(apart.argmax())]}'); name the encoder of its training"
-            )
+        texts = spec.instructions[: min(count, language.COMPARED)]
+        language.require_same(encoder, texts, self._rows(list(range(len(texts)))).numpy())

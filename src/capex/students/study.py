@@ -31,8 +31,9 @@ from capex.students.evaluate import (
     UNTRAINED,
     Rollouts,
     evaluate,
-    judged_by_person,
     missing,
+    require_possible,
+    world_of,
 )
 from capex.students.study_plan import StudyPlan
 from capex.students.train import TrainingJob, train_together
@@ -152,9 +153,12 @@ def run_study(
     """Run everything that is missing; yields a line as each piece is done. On a rig the rollouts
     follow when every policy is trained, in this process, by `attend`.
     """
-    # Opens every dataset, so that an unfit one is refused before anything is written.
+    # Opens every dataset and world, so that what is unfit is refused before anything is written.
     planned = list(groups(study, out))
-    by_person = {task for task in study.tasks if judged_by_person(task)}
+    tasks = {task: world_of(task) for task in study.tasks}
+    for world in tasks.values():
+        require_possible(world, study.starts, study.horizon, flags="")
+    by_person = {task for task, world in tasks.items() if world.success == "operator"}
     engine: RayEngine | LocalEngine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
         _claim(study, out)

@@ -269,6 +269,8 @@ def describe(
 
         pretrained = initial.read(job.init, settings, demonstrations, trust_pickle=job.trust_pickle)
         settings = pretrained.settings
+        if job.instructions is not None and isinstance(settings, DiffusionSettings):
+            pretrained.require_language(job.instructions)
     states, actions = demonstrations.numbers()
     fitted = normalizer.fit(settings.policy, states, actions, demonstrations.state_names)
     if isinstance(settings, ActSettings):

@@ -10,9 +10,9 @@ Importing this module registers them.
     observation, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step(action)
 
-The action is the kitchen's native one, 12 numbers in [-1, 1]; an observation holds the images by
-camera name and the `state` of the robot. The reward is 1 at success, which ends the episode, else
-0; an episode is truncated at the task's horizon.
+The action is the kitchen's native one, 12 numbers in [-1, 1]. An observation holds the images by
+camera name and the `state` of the robot, with continuous quaternions as in datasets. The reward is
+1 at success, which ends the episode, else 0; an episode is truncated at the task's horizon.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import numpy.typing as npt
 from capex import worlds
 from capex.errors import CapexError
 from capex.worlds import FRESH, Start
+from capex.worlds.proprioception import continuous
 
 Observation = dict[str, Any]  # arrays by camera name, and the state
 FAR_M = 100.0  # bounds of the state: no robot gets farther
@@ -45,6 +46,7 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
     ):
         self._env = worlds.make(f"{world}:{task}")
         self._size, self._start = size, -1
+        self._state: npt.NDArray[np.float64] | None = None  # the one observed last
         self.render_mode = render_mode
         spec = self._env.spec
         picture = gymnasium.spaces.Box(0, 255, (size[1], size[0], 3), np.uint8)
@@ -62,6 +64,7 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         start = (options or {}).get("start")
         self._start = self._drawn() if start is None else int(start)
         self._env.reset(Start(self._env.spec.task, self._start))
+        self._state = None
         return self._observe(), self._info(False)
 
     def _drawn(self) -> int:
@@ -91,7 +94,9 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         self._env.close()
 
     def _observe(self) -> Observation:
-        return {**self._env.observe(size=self._size), "state": self._env.robot_state().proprio}
+        names, measured = self._env.spec.state_names, self._env.robot_state().proprio
+        (self._state,) = continuous(names, measured[None], self._state)
+        return {**self._env.observe(size=self._size), "state": self._state}
 
     def _info(self, success: bool) -> dict[str, Any]:
         return {"success": success, "instruction": self._env.instruction, "start": self._start}

@@ -18,6 +18,7 @@ from capex.dataset.inspect.model import Dataset, Entry, Findings
 from capex.dataset.inspect.opening import open_dataset
 from capex.dataset.inspect.report import DatasetReport, Status, report
 from capex.run.reading import digests
+from capex.worlds.proprioception import quaternions
 
 Tell = Callable[[int, int], None]  # frames done, frames in all
 # Confidences that were not stated, in our annotations.
@@ -142,6 +143,17 @@ class _Check:
                     f"{seen.file}, {name}, frame {k}: {column} ({part}) is {values[k, number]}"
                     f"{_and_more(len(frames))}",
                 )
+                continue
+            for at in quaternions(self.dataset.claims.features[column].names):
+                q = values[:, at : at + 4]
+                turned = np.flatnonzero((q[1:] * q[:-1]).sum(axis=1) < 0) + 1
+                if len(turned):
+                    self.findings.warn(
+                        "numbers",
+                        f"{seen.file}, {name}, frame {turned[0]}: the quaternion of {column} has"
+                        f" the other sign than before, which a learner sees as a jump"
+                        f"{_and_more(len(turned))}",
+                    )
 
     def whole(self, expected: int | None) -> None:
         """What can be said of the whole dataset."""

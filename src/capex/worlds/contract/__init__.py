@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -26,7 +27,7 @@ from capex import worlds
 from capex.errors import CapexError, RigFault, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
 from capex.worlds.contract import arms, depth, frames, motion, rules, views
-from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldTrial
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldTrial, describe_error
 
 Status = Literal["ok", "failed", "not claimed", "not tried"]
 # The sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two.
@@ -182,4 +183,4 @@ def _try(name: str, rule: Callable[[Subject], str], subject: Subject) -> RuleFin
         return RuleFinding(name, "failed", str(error))
     except Exception as error:
         # Whatever a world raises is a finding about it; the other rules still run.
-        return RuleFinding(name, "failed", f"raised {type(error).__name__}: {error}")
+        return RuleFinding(name, "failed", describe_error(error, inspect.getfile(rule)))

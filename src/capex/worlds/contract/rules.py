@@ -25,6 +25,7 @@ from capex.worlds.contract.trial import (
     BrokenRuleError,
     NotClaimedError,
     WorldTrial,
+    describe_error,
     refuses,
     require,
     require_same_bits,
@@ -276,10 +277,15 @@ def another_process_agrees(t: WorldTrial) -> str:
 
 
 def _rollout(factory: EnvFactory, start: Start, ticks: int, seed: int) -> Bits:
-    trial = WorldTrial(factory(), None, start, ticks)
     try:
-        trial.begin()
-        trial.run(trial.script(seed))
-        return trial.bits()
-    finally:
-        trial.env.close()
+        trial = WorldTrial(factory(), None, start, ticks)
+        try:
+            trial.begin()
+            trial.run(trial.script(seed))
+            return trial.bits()
+        finally:
+            trial.env.close()
+    except CapexError:
+        raise
+    except Exception as error:  # whose frames do not leave this process
+        raise BrokenRuleError(f"in a spawned process, {describe_error(error)}") from None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import linecache
 import math
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
+from types import FrameType
 
 import numpy as np
 
@@ -15,6 +20,8 @@ from capex.worlds import ArmCommand, ArmSpec, Command, Env, EnvFactory, Spec, St
 
 SLOW_STEP_M = 0.005  # a tick beside people: 10 cm a second at 20 Hz
 PIXELS = (128, 96)  # width, height of the images whose bits are compared
+RULES_AT = str(Path(__file__).parent)
+SHOWN = 200  # characters of an argument
 Bits = tuple[str, dict[str, str]]  # SHA-256 of the state, and of each camera's image
 
 
@@ -39,6 +46,42 @@ def refuses(error: type[Exception], call: Callable[..., object], *arguments: obj
     except error:
         return True
     return False
+
+
+def describe_error(error: Exception, rule_file: str = __file__) -> str:
+    """What a world raised, in one sentence: the call of it that failed, with its arguments, and
+    where in its file. Where the world returned and a rule could not use what it got, the rule's own
+    line. `rule_file`: where the rule is, if not among these.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    rules = (RULES_AT, rule_file)
+    ours = max(k for k, (f, _) in enumerate(frames) if f.f_code.co_filename.startswith(rules))
+    raised = f"raised {type(error).__name__}: {error}"
+    if ours + 1 == len(frames):
+        frame, line = frames[ours]
+        code = linecache.getline(frame.f_code.co_filename, line).strip()
+        return f"`{code}` {raised}, with {_arguments(frame)}"
+    call, _ = frames[ours + 1]
+    file = call.f_code.co_filename
+    line = [line for frame, line in frames if frame.f_code.co_filename == file][-1]
+    name, of = call.f_code.co_name, call.f_locals.get("self")
+    called = name if of is None else f"{type(of).__name__}.{name}"
+    return f"{called}({_arguments(call)}) {raised} ({Path(file).name}, line {line})"
+
+
+def _arguments(frame: FrameType) -> str:
+    """Of a call, but for self; each shortened."""
+    given = inspect.getargvalues(frame)
+    names = [name for name in given.args if name != "self" and name in given.locals]
+    return ", ".join(f"{name}={_short(given.locals[name])}" for name in names)
+
+
+def _short(value: object) -> str:
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # of a class of the world's own
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 @dataclass(frozen=True)
