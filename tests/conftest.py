@@ -15,7 +15,7 @@ import pytest
 import model_clients
 import runs
 import workers
-from capex import worlds
+from capex import trust, worlds
 from capex.dataset import certify_run
 from demos import expert_run, model_run
 
@@ -27,6 +27,14 @@ MEMORY = (
 
 def pytest_configure(config):
     config.pluginmanager.register(workers, "workers")
+
+
+@pytest.fixture(autouse=True)
+def nothing_allowed():
+    """What a test permits (`worlds.allow`, a command line) ends with it."""
+    before = trust.held()
+    yield
+    trust.hold(before)
 
 
 @pytest.fixture

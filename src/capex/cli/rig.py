@@ -58,6 +58,7 @@ class RigCommand:
     def run(self) -> int:
         """Move, ask, solve, print."""
         name = f"rig:{self.file}"
+        worlds.allow(name)
         rig = rig_world(name).rig
         env = worlds.make(f"{name}:{next(iter(rig.tasks))}")
         assert isinstance(env, RigEnv)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import webbrowser
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from capex import worlds
+from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.help import Examples
 from capex.errors import CapexError
@@ -53,6 +55,8 @@ class StudioCommand:
     open: bool = False
     """Open the page in this machine's browser."""
 
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
+
     def run(self) -> int:
         """Serve until Ctrl-C."""
         if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
@@ -61,6 +65,7 @@ class StudioCommand:
             )
         from capex.studio.serve import studio_server
 
+        worlds.allow(*self.drive)
         studio = studio_server(self.runs, self.host, self.port, self.token, self.drive)
         self._say(studio.address)
         try:
