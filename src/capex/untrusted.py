@@ -95,7 +95,7 @@ def _may_be_deep(text: str | bytes) -> bool:
 def _depth_beyond(value: Any) -> bool:
     """Whether a value is deeper than the limit; without recursion."""
     level = [value]
-    for _ in range(DEPTH_MOST + 1):
+    for _ in range(DEPTH_MOST):
         level = [
             inner
             for held in level
