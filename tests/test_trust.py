@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,13 +65,11 @@ def test_a_module_is_imported_only_once_it_was_named(canary):
 
 
 def test_a_rig_file_is_opened_only_once_it_was_named(tmp_path, monkeypatch):
-    text = (PACKAGED / "room.toml").read_text()
-    path = tmp_path / "mine.toml"
-    path.write_text(text)
+    path = Path(shutil.copytree(PACKAGED, tmp_path / "files")) / "room.toml"
     with pytest.raises(NotAllowed, match=rf"can start programs.* --rig {path}$"):
         worlds.tasks(f"rig:{path}")
     assert names("rig:room")
-    trust.allow(rigs=[tmp_path / "x" / ".." / "mine.toml"])
+    trust.allow(rigs=[tmp_path / "x" / ".." / "files" / "room.toml"])
     assert names(f"rig:{path}") == names("rig:room")
     monkeypatch.chdir(tmp_path)
     Path("room").write_text("python = 'bin/python3'")
@@ -151,7 +150,7 @@ def chain(run: Path) -> str:
 @pytest.mark.parametrize("model", ["chat:x@http://127.0.0.1:9/v1", "script:/etc/x", "a.b:c"])
 def test_a_fork_uses_no_server_file_or_module_that_the_run_names(model_demos, tmp_path, model):
     run = tmp_path / "run"
-    subprocess.run(["cp", "-r", model_demos, run], check=True)
+    shutil.copytree(model_demos, run)
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["settings"] |= {"model": model, "sampling": {}, "arms": {"capex": {}}}
     (run / "manifest.json").write_text(json.dumps(manifest))
