@@ -26,6 +26,7 @@ MEMORY = (
 
 
 def pytest_configure(config):
+    trust.allow(modules=("lab.world", "lab.model", "lab.pair"))  # the tests' own, by their user
     config.pluginmanager.register(workers, "workers")
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from capex import worlds
 from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.help import Examples
@@ -65,7 +64,6 @@ class StudioCommand:
             )
         from capex.studio.serve import studio_server
 
-        worlds.allow(*self.drive)
         studio = studio_server(self.runs, self.host, self.port, self.token, self.drive)
         self._say(studio.address)
         try:
