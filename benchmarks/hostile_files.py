@@ -297,7 +297,7 @@ def _(case: Case, rng: random.Random) -> None:
             record[where] = text
 
     case.record(change)
-    lines = (case.episode / "exchanges.jsonl").read_text().replace("a hop", json.dumps(text)[1:-1])
+    lines = (case.episode / "exchanges.jsonl").read_text().replace("press", json.dumps(text)[1:-1])
     case.write(case.episode / "exchanges.jsonl", lines)
     with contextlib.suppress(OSError):
         case.chain.rename(case.chain.with_name(f"{text.replace('/', '-')[:60]}--x--<b>{{0}}"))
@@ -628,13 +628,16 @@ def _mutated(text: str, rng: random.Random) -> str:
 
 
 def make_good(folder: Path) -> None:
-    """A run with a certified success and a failure, its datasets, a checkpoint, a report."""
+    """A run with a certified success, its datasets, a checkpoint, a report."""
     from capex import report
+    from capex.campaign.api import collect
     from capex.dataset import Pipeline, certify_run, export_run
-    from demos import model_run
 
-    run = model_run(folder / "run")
-    assert any(result.certificate.certified for result in certify_run(run))
+    replies = ROOT / "tests" / "golden" / "microwave_replies.json"
+    run = folder / "run"
+    collect("kitchen:TurnOnMicrowave", arm="capex", model=f"script:{replies}", starts="0", out=run)
+    (result,) = certify_run(run)
+    assert result.certificate.certified
     export_run(run, folder / "dataset", pipeline=Pipeline((64, 64)))
     export_run(run, folder / "hdf5", format="hdf5", pipeline=Pipeline((64, 64)))
     report.write([run], folder / "report", strips=1)
@@ -665,7 +668,8 @@ def make_case(good: Path, folder: Path, number: int, kind: str, family: str, see
     shutil.copytree(good / "run" / "chains" / CHAIN / "episodes" / EPISODE, outside / "episode")
     for name in ("__init__", "world"):
         case.write(case.place / "canary" / f"{name}.py", MODULE.replace("NAME", name))
-    (folder / "canaries").mkdir()
+    for name in ("canaries", "home"):
+        (folder / name).mkdir()
     FORGERIES[kind][family](case, random.Random(f"{seed}-{number}-{family}"))
     return case
 
@@ -724,7 +728,6 @@ def pages(case: Case) -> Iterator[str]:
     """Addresses of the studio for a case."""
     q = urllib.parse.quote
     yield from ("api/studio", "api/campaigns", "api/live", "api/judge", "api/dataset", "api/drive")
-    yield "api/arrange/scenes"
     chain = next((p.name for p in (case.thing / "chains").glob("*")), CHAIN)
     at = f"run={q('thing')}&chain={q(chain)}"
     if case.kind == "run":
@@ -896,7 +899,7 @@ def environment(folder: Path | None = None) -> dict[str, str]:
     known = {**os.environ, **threads, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
     known |= {"OPENAI_API_KEY": "none"}
     if folder is not None:
-        known |= {"CANARY": str(folder / "canaries"), "HOME": str(folder / "outside")}
+        known |= {"CANARY": str(folder / "canaries"), "HOME": str(folder / "home")}
     return known
 
 
