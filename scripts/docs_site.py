@@ -28,6 +28,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     "Concepts": {
         "method": "The method",
         "runs": "Runs, chains and records",
+        "trust": "What may come from strangers",
         "kitchen": "The kitchen",
         "pilot": "The pilot, a stand-in",
     },

@@ -17,7 +17,7 @@ import pytest
 import model_clients
 import runs
 import workers
-from capex import worlds
+from capex import trust, worlds
 from capex.dataset import certify_run
 from demos import expert_run, model_run
 
@@ -28,7 +28,16 @@ MEMORY = (
 
 
 def pytest_configure(config):
+    trust.allow(modules=("lab.world", "lab.model", "lab.pair"))  # the tests' own, by their user
     config.pluginmanager.register(workers, "workers")
+
+
+@pytest.fixture(autouse=True)
+def nothing_allowed():
+    """What a test permits (`worlds.allow`, a command line) ends with it."""
+    before = trust.held()
+    yield
+    trust.hold(before)
 
 
 @pytest.fixture

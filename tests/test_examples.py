@@ -60,6 +60,7 @@ def test_two_arms_share_an_act():
 
 def test_my_robot_answers_and_moves_as_the_contract_says(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
+    worlds.allow(f"rig:{EXAMPLES / 'my_robot.toml'}")
     env = worlds.make(f"rig:{EXAMPLES / 'my_robot.toml'}:Touch")
     try:
         check_dry(env).raise_if_failed()

@@ -84,9 +84,12 @@ BELOW = {
 }
 GROUND = {
     "errors": (),
-    "loopback": ("errors",),
-    "processes": ("errors",),
+    "loopback": ("errors", "untrusted"),
+    "npz": ("errors",),
+    "processes": ("errors", "trust"),
     "setting": ("errors",),
+    "trust": ("errors",),
+    "untrusted": ("errors",),
     "pose": (),
     "plan": ("errors", "pose"),
 }

@@ -13,8 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from capex.errors import CapexError
+from capex.untrusted import loads
 
 HOST = "127.0.0.1"
+NAMES = (HOST, "localhost", "[::1]")
 BODY_MAX = 64 * 2**20  # bytes; a request with three pictures has a few million
 DRAIN_MAX = 4 * BODY_MAX  # of a refused body that is read past: no client sends more by mistake
 
@@ -47,6 +49,39 @@ class Refused(CapexError):
         self.status, self.code = status, code
 
 
+def require_address(given: str, bound: str, port: int) -> None:
+    """Refused unless a Host header names the server that listens at `bound`, and not another name
+    that leads to it: a page of anybody's can have such a name, and would then be of one origin.
+    """
+    name, _, own_port = given.rpartition(":")
+    ours = own_port == str(port) and (name in NAMES or name == bound or _any_address(bound, name))
+    if not ours:
+        raise Refused(421, f"this server is not at '{given[:80]}'; use the address it printed")
+
+
+def _any_address(bound: str, name: str) -> bool:
+    """Whether a server listens at every address and is named by one."""
+    if bound not in ("0.0.0.0", "::"):
+        return False
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def require_own_page(headers: Mapping[str, str], host: str, *, visits: bool = False) -> None:
+    """Refused where a browser says that a page of another origin asks. Programs that are no browser
+    say nothing of it. `visits`: the request opens a page, which a link elsewhere may do.
+    """
+    origin = headers.get("origin")
+    if origin is not None and origin != f"http://{host}":
+        raise Refused(403, f"a page of '{origin[:80]}' may not ask this server")
+    site = headers.get("sec-fetch-site", "same-origin")
+    if site not in ("same-origin", "none") and not visits:
+        raise Refused(403, "another page may not ask this server")
+
+
 class JsonHandler(BaseHTTPRequestHandler):
     """Answers with what `get` and `post` return; a CapexError becomes its sentence."""
 
@@ -66,13 +101,30 @@ class JsonHandler(BaseHTTPRequestHandler):
         return {"error": sentence}
 
     def do_GET(self) -> None:
-        self._answer(self.get)
+        self._answer(self._admitted(self.get))
 
     def do_POST(self) -> None:
-        self._answer(lambda: self.post(self._body()))
+        self._answer(self._admitted(lambda: self.post(self._body())))
 
     def log_message(self, *_: object) -> None:
         """Nothing is logged: requests are pictures, twenty a second."""
+
+    def _admitted(self, answer: Callable[[], Mapping[str, Any]]) -> Callable[[], Mapping[str, Any]]:
+        """An answer for a program of this machine; a web page gets none."""
+
+        def admitted() -> Mapping[str, Any]:
+            bound, port, *_ = self.connection.getsockname()
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            host = headers.get("host", "")
+            try:
+                require_address(host, bound, port)
+                require_own_page(headers, host)
+            except Refused:
+                self.close_connection = True  # the body was not read
+                raise
+            return answer()
+
+        return admitted
 
     def _answer(self, answer: Callable[[], Mapping[str, Any]]) -> None:
         try:
@@ -124,15 +176,13 @@ def listen(port: int, handler: type[JsonHandler]) -> ThreadingHTTPServer:
 
 
 def read_object(
-    body: bytes, hint: str = "", loads: Callable[[bytes], Any] = json.loads
+    body: bytes, hint: str = "", loads: Callable[[bytes], Any] = loads
 ) -> dict[str, Any]:
     """A body that must be a JSON object; `hint` says which one."""
     try:
         value = loads(body)
     except ValueError as error:
         raise CapexError(f"the body is no JSON: {error}") from None
-    except RecursionError:
-        raise CapexError("the body is JSON that is nested too deeply") from None
     if not isinstance(value, dict):
         raise CapexError(f"the body must be a JSON object{hint}")
     return value

@@ -9,13 +9,14 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from capex import trust
 from capex.errors import CapexError
 
 
@@ -87,20 +88,44 @@ def set_niceness(niceness: int) -> int:
     return before
 
 
+# A Python process that is started with this looks for no module in the current folder, which may be
+# a stranger's run; without it the folder would come before everything else.
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+_starting = threading.Lock()
+
+
+@contextlib.contextmanager
+def safe_path() -> Iterator[None]:
+    """For processes that multiprocessing starts, whose environment is ours."""
+    with _starting:
+        before = {name: os.environ.get(name) for name in SAFE_PATH}
+        os.environ.update(SAFE_PATH)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
 def spawn(target: Callable[..., None], *args: Any, daemon: bool = True) -> Worker:
     """Run `target(pipe, *args)` in a new process; a daemon cannot have processes of its own."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(
-        target=_enter, args=(target, theirs, *args), name="capex worker", daemon=daemon
+        target=_enter,
+        args=(trust.held(), target, theirs, *args),
+        name="capex worker",
+        daemon=daemon,
     )
-    process.start()
+    with safe_path():
+        process.start()
     theirs.close()  # so that the end of the worker closes the pipe
     return Worker(process, ours)
 
 
-def _enter(target: Callable[..., None], *args: Any) -> None:
+def _enter(allowed: trust.Trust, target: Callable[..., None], *args: Any) -> None:
     """What every worker does first."""
+    trust.hold(allowed)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent acts
     threading.Thread(target=_end_with_parent, daemon=True).start()
     target(*args)

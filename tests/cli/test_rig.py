@@ -26,6 +26,7 @@ def env(tmp_path_factory):
     policy = tmp_path / "files" / "room" / "guard.toml"
     lines = policy.read_text().splitlines(keepends=True)
     policy.write_text("".join(BOX if line.startswith("workspace") else line for line in lines))
+    worlds.allow(f"rig:{tmp_path}/files/room.toml")
     env = worlds.make(f"rig:{tmp_path}/files/room.toml:LiftBlock")
     yield env
     env.close()

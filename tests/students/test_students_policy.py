@@ -105,6 +105,16 @@ def test_wrong_observations_are_refused_with_a_sentence(trained, pack):
             policy.act(seen | change)
 
 
+def test_a_web_page_cannot_reset_a_served_policy(trained):
+    with serve(load_policy(trained, "cpu")) as server:
+        for name, value in (("Origin", "http://evil.example"), ("Host", "evil.example:80")):
+            link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            link.request("POST", "/reset", '{"seed": 7}', {name: value})
+            reply = link.getresponse()
+            assert reply.status in (403, 421)
+            assert "evil.example" in json.loads(reply.read())["error"]
+
+
 def test_a_served_policy_answers_as_the_object_does(trained, pack):
     policy, seen = load_policy(trained, "cpu"), observation(pack)
     policy.reset(seed=7)

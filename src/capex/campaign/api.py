@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.check import refuse_starts, specs_of, work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
@@ -84,7 +85,9 @@ def collect(
     """
     named = operator if isinstance(operator, str) else None
     asked_person = person if isinstance(operator, str | None) else operator
-    ready = prepare(names, config=config, model=model, operator=named, **options)
+    ready = prepare(
+        names, config=config, model=model, operator=named, named_by_user=True, **options
+    )
     beside, standing_by = choose_operator(ready.settings, ready.specs, asked_person)
     refuse_without_operator(ready.settings, ready.specs, beside)
     by_name = scenes_of(ready.settings, ready.specs, open_dataset)
@@ -138,6 +141,7 @@ def demonstrate(
     slots. Its episodes are independent of each other. person: who arranges a rig that is no
     simulated room; its attempts are judged later.
     """
+    worlds.allow(*([names] if isinstance(names, str) else names))
     tasks = tuple(parse_names(names))
     asked: Asked = who if isinstance(who, str) else {who.name: who}
     if isinstance(who, str):

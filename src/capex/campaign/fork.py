@@ -13,6 +13,7 @@ anew. No fork learns from another, and none enters a dataset unless it is asked 
 from __future__ import annotations
 
 import hashlib
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from capex import worlds
+from capex import models, worlds
 from capex.campaign.begun import Begun
 from capex.campaign.check import work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
@@ -89,6 +90,8 @@ def fork(
     decide.
     """
     _refuse(times, seed, options)
+    if isinstance(model, str):
+        models.allow(model)
     held = find_run(Path(run)).manifest
     named = [states] if isinstance(states, str) else list(states)
     with closing(_Finder(Path(run), held)) as finder:
@@ -261,7 +264,7 @@ def _as_before(
     wall_s = limits.get("wall_s")
     config |= {"steps": limits.get("steps"), "episode_minutes": wall_s and wall_s / 60}
     if model is None:
-        config["model"] = settings["model"]
+        config["model"] = _model_again(settings["model"])
     if settings.get("prompt") is not None:
         config["prompt"] = run / PROMPT
     if settings.get("hints"):
@@ -269,6 +272,18 @@ def _as_before(
         config["hints"] = folder / "hints.txt"
         config["hints"].write_text(settings["hints"], encoding="utf-8")
     return config
+
+
+def _model_again(name: str) -> str:
+    """The model of the run that is forked. One that names a server, a file or a module is used only
+    where the user names it: the run may be anybody's, and a server gets the user's key.
+    """
+    if name.partition(":")[0] not in models.WELL_KNOWN:
+        raise CapexError(
+            f"the run was made by the model '{name}', which names a server, a file or a module; if"
+            f" you trust it, say --model {shlex.quote(name)}"
+        )
+    return name
 
 
 def _forks(

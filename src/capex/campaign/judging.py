@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from capex import worlds
 from capex.campaign.manifest import disown
 from capex.campaign.operators import Operator, Question
+from capex.campaign.rig_files import TASKS
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.run import LoadedEpisode, load_chain, load_episode
@@ -52,7 +54,7 @@ def waits(settings: Settings, spec: Spec) -> bool:
 def question(episode: LoadedEpisode) -> Question:
     """What an operator is asked about an attempt."""
     record = episode.record
-    known = worlds.tasks(record.world).get(record.task)
+    criterion, rules = _criterion(episode)
     return Question(
         episode_dir=episode.path,
         world=record.world,
@@ -60,11 +62,29 @@ def question(episode: LoadedEpisode) -> Question:
         method=record.arm,
         start=record.start,
         instruction=record.instruction,
-        criterion=known.criterion if known is not None else "",
-        rules=known.rules if known is not None else (),
+        criterion=criterion,
+        rules=rules,
         end=record.end,
         claimed_done=record.end == "done",
     )
+
+
+def _criterion(episode: LoadedEpisode) -> tuple[str, tuple[str, ...]]:
+    """What counts as success, and the rules: as the world says, and where it may not be loaded as
+    the run's manifest has them.
+    """
+    record = episode.record
+    try:
+        known = worlds.tasks(record.world).get(record.task)
+    except CapexError:
+        said: Any = Run(episode.path.parents[3]).manifest
+        for key in ("settings", "rigs", record.world, TASKS, record.task):
+            said = said.get(key) if isinstance(said, Mapping) else None
+        row = said if isinstance(said, Mapping) else {}
+        listed = row.get("rules")
+        rules = tuple(map(str, listed)) if isinstance(listed, list) else ()
+        return str(row.get("success", "")), rules
+    return (known.criterion, known.rules) if known is not None else ("", ())
 
 
 def ask(episode_dir: Path, operator: Operator) -> LoadedEpisode:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex import models
+from capex import models, worlds
 from capex.campaign import ceiling as ce
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
 from capex.campaign.priors import with_priors
@@ -44,13 +44,17 @@ def prepare(
     model: str | Model | None = None,
     dry: bool = False,
     presets: Mapping[str, MethodSettings] = PRESETS,
+    named_by_user: bool = False,
     **options: Any,
 ) -> Prepared:
     """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so
-    neither a key nor `out` is needed.
+    neither a key nor `out` is needed. `named_by_user`: the user typed the names of worlds and
+    model, or wrote them into the config, so that modules and rig files among them may be loaded.
     """
     file = read_config(Path(config)) if isinstance(config, str | Path) else config
     named = model if isinstance(model, str) or model is None else model.name
+    if named_by_user:
+        _permit(names, file or {}, model)
     said = {**options, "model": named}
     settings = with_priors(_as_begun(resolve(names, said, file, dry=dry, presets=presets)))
     if isinstance(model, str) or model is None:
@@ -70,6 +74,13 @@ def prepare(
     specs = specs_of(settings)
     refuse_the_impossible(settings, specs, asked, price)
     return Prepared(settings, asked, price, specs)
+
+
+def _permit(names: str | Sequence[str], file: Mapping[str, Any], model: str | Model | None) -> None:
+    listed = names or file.get("tasks") or ()
+    worlds.allow(*([listed] if isinstance(listed, str) else map(str, listed)))
+    if isinstance(asked := model or file.get("model"), str):
+        models.allow(asked)
 
 
 def _make(settings: Settings, dry: bool) -> Model:

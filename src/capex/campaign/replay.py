@@ -8,7 +8,6 @@ to the last bit.
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image as PillowImage
 
 from capex import worlds
 from capex.campaign.asking import Steered
@@ -51,6 +49,7 @@ from capex.run.machine import fingerprint
 from capex.run.requests import IN_RECORD
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
+from capex.untrusted import picture, read_bytes
 from capex.worlds import Env
 from capex.worlds.robots import one_robot, refuse_repeating
 
@@ -135,8 +134,8 @@ class Recording(Model):
         for part in (
             part for m in described["messages"] for part in m.get("user", ()) if "sha256" in part
         ):
-            sha, picture = next(recorded, ""), next(shown)
-            if sha and (self._blind or self._same_pixels(sha, picture.png)):
+            sha, drawn = next(recorded, ""), next(shown)
+            if sha and (self._blind or self._same_pixels(sha, drawn.png)):
                 part["sha256"] = sha
         return described
 
@@ -144,8 +143,11 @@ class Recording(Model):
         image = pictures.find(self._folder / pictures.IMAGES, sha256)
         if not image.is_file():
             return False
-        with PillowImage.open(image) as kept, PillowImage.open(io.BytesIO(png)) as drawn:
-            return np.array_equal(np.asarray(kept.convert("RGB")), np.asarray(drawn.convert("RGB")))
+        try:
+            kept = picture(read_bytes(image)).convert("RGB")
+        except (OSError, ValueError):
+            return False
+        return np.array_equal(np.asarray(kept), np.asarray(picture(png).convert("RGB")))
 
 
 def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:

@@ -23,6 +23,7 @@ from capex.campaign.wheel import Message, Wheel
 from capex.loopback import HOST
 from capex.method.executor import Tick
 from capex.run.requests import Wish
+from capex.untrusted import loads
 from capex.worlds import Command, Env
 
 CALL_S = 5.0
@@ -74,9 +75,9 @@ class Line:
         try:
             with self._socket.makefile("rb") as lines:
                 for line in lines:
-                    if isinstance(message := json.loads(line), dict):
+                    if isinstance(message := loads(line), dict):
                         self.wheel.hear(message)
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             pass
         finally:
             self.wheel.leave()

@@ -14,6 +14,7 @@ import tyro
 from rich.text import Text
 from tyro.conf import DisallowNone, subcommand
 
+from capex.cli.allowing import permit
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import console, errors
 from capex.cli.counterfactual import Calibrate, CounterfactualCommand
@@ -180,6 +181,7 @@ def main() -> None:
     command = None
     try:
         command = parse()
+        permit(command)
         status: int = command.run()
     except CapexError as error:
         errors.print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)

@@ -15,6 +15,7 @@ from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from capex.campaign.settings import ALIASES, NOWHERE, OPTIONS
+from capex.cli.allowing import Allowed
 from capex.cli.console import console, errors
 from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups, SameAs
@@ -148,7 +149,11 @@ class Collect:
         given = self.given()
         if self.dry_run:
             print_dry_run(
-                prepare.dry_run(prepare.prepare(self.names, config=self.config, dry=True, **given)),
+                prepare.dry_run(
+                    prepare.prepare(
+                        self.names, config=self.config, dry=True, named_by_user=True, **given
+                    )
+                ),
                 self.json_events,
             )
             return 0
@@ -313,6 +318,8 @@ class Replay:
     recorded_images: Flag = False
     """Do not compare pictures: for a machine that draws other pixels than the one that recorded."""
 
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
+
     def run(self) -> int:
         """Replay episode by episode."""
         from capex.campaign.replay import replay
@@ -364,6 +371,8 @@ class Repair:
     """The run directory."""
     dry_run: Flag = False
     """Only list what is damaged."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Print what was moved, why, and what to type next."""

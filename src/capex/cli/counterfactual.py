@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.export import COLUMNS
 from capex.cli.following import free, print_next
@@ -43,6 +44,8 @@ class CounterfactualCommand:
     """Processes; what is stored does not depend on it."""
     again: bool = False
     """Execute episodes that were executed already, too."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Print what agreed, and what deferral did to confidences."""

@@ -128,6 +128,7 @@ def examine_world(world: str) -> list[Finding]:
     """What a world needs on this machine; each thing that is missing comes with the line that
     brings it.
     """
+    worlds.allow(world)
     return [
         Finding(
             f"{world}: {n.what}" if n.what else f"world {world}",
@@ -144,6 +145,7 @@ def examine_model(name: str) -> list[Finding]:
     from capex import models
     from capex.models.probe import probe
 
+    models.allow(name)
     try:
         found = probe(models.make(name))
     except CapexError as error:

@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.following import free, print_next
 from capex.cli.help import Examples, Groups
@@ -58,6 +59,8 @@ class Certify:
     """Processes; each episode gets a fresh one in any case."""
     again: bool = False
     """Execute those that are certified already, too."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Print a table; fails when a success does not replay."""
@@ -168,6 +171,8 @@ class Export:
     (default: none)."""
     parallel: Annotated[int, arg(metavar="N")] = 1
     """Processes that render; the files do not depend on it."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Export, and print what was written and what was left out."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from capex.campaign.settings import OPTIONS
+from capex.cli.allowing import Allowed
 from capex.cli.collect import Flag, confirm_cost, flag_of
 from capex.cli.console import console
 from capex.cli.following import print_next
@@ -113,6 +114,8 @@ class ForkCommand:
     """Agree to what the forks may cost, without --campaign-usd and without being asked."""
     json_events: Flag = False
     """Print one JSON object per event instead of a display."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Check, run, and say what to type next."""

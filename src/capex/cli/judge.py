@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.following import print_next
 from capex.cli.help import Examples
@@ -46,6 +47,8 @@ class Judge:
     invalid, undo), by, reason, words. All rows are checked before one is written (default: ask)."""
     csv_template: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Write such a table of the attempts that wait, and ask nothing (default: none)."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Ask, or read or write a table."""

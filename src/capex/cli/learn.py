@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rich.markup import escape
 from rich.progress import Progress, TaskID
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from capex import worlds
+from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.help import Examples, Groups
 from capex.cli.students import COLUMNS, print_rollouts, require_torch, roll_out_here
@@ -98,9 +100,13 @@ class Learn:
     device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     """Where students train and act: auto (default), cpu, cuda, cuda:1, mps."""
 
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
+
     def run(self) -> int:
         """Go through the stages, then print the table and where everything is."""
         require_torch()
+        if self.task:
+            worlds.allow(self.task)
         from capex.dataset import Pipeline
         from capex.students.learn import LearnJob, plan_learning
         from capex.students.settings import parse_changes

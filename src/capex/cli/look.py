@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from rich.markup import escape
 from rich.table import Table
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from capex import worlds
+from capex.cli.allowing import Allowed
 from capex.cli.console import console, errors
 from capex.cli.help import Examples, SameAs
 from capex.cli.tables import FittedTable
@@ -93,6 +94,7 @@ class Prompt:
         arm = self.arm if self.method is None else self.method
         if arm not in PRESETS:
             raise UnknownName("arm" if self.method is None else "method", arm, PRESETS)
+        worlds.allow(self.name)
         env = worlds.make(self.name)
         text = system_prompt(
             env.spec,
@@ -134,6 +136,7 @@ class Tasks:
                 no_wrap=column == "task",
                 justify="right" if column == "horizon" else "left",
             )
+        worlds.allow(self.world)
         for info in worlds.tasks(self.world).values():
             table.add_row(
                 info.name,
@@ -198,6 +201,7 @@ class Check:
         from capex.campaign.names import parse_names, parse_starts
         from capex.worlds import RIG, Start
 
+        worlds.allow(self.names)
         try:
             start = int(self.start)
         except ValueError:
@@ -266,6 +270,8 @@ class Film:
     """
     speed: Annotated[float, arg(metavar="X")] = 3.0
     """With --plans: how many times as fast as it was the robot moves between decisions."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Write the files and say where they are."""

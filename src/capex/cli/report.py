@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.following import print_next
 from capex.cli.help import Examples
@@ -36,6 +37,8 @@ class Report:
     unaided: bool = False
     """Leave attempts out in which the operator spoke to the model. Those that a person took over
     are always left out."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Write the report, print what it says first, and where it is."""

@@ -168,7 +168,9 @@ class RigCommand:
 
 
 def _rig(name: str) -> RigFile:
-    return rig_world(f"{RIG}{name.removeprefix(RIG)}").rig
+    world = f"{RIG}{name.removeprefix(RIG)}"
+    worlds.allow(world)
+    return rig_world(world).rig
 
 
 def _print_lines(arms: Sequence[ArmAt]) -> None:

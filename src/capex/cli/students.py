@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from capex import worlds
 from capex.campaign.settings import OPTIONS
 from capex.cli.console import console
 from capex.cli.following import print_next
@@ -210,6 +211,7 @@ class Evaluate:
     def run(self) -> int:
         """Evaluate, then print the success of everything in the run."""
         starts = OPTIONS["starts"].checked("--starts", self.starts)
+        worlds.allow(self.name)
         require_torch()
         from capex.students.evaluate import Rollouts, judged_by_person
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import webbrowser
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.help import Examples
 from capex.errors import CapexError
@@ -52,6 +53,8 @@ class StudioCommand:
     yours (default: none)."""
     open: bool = False
     """Open the page in this machine's browser."""
+
+    allowed: OmitArgPrefixes[Allowed] = field(default_factory=Allowed)
 
     def run(self) -> int:
         """Serve until Ctrl-C."""

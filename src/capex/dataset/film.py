@@ -20,6 +20,7 @@ from capex.method.record import EpisodeRecord
 from capex.run import read_judged
 from capex.run.files import read_json
 from capex.run.steps import StepArrays, read_steps
+from capex.untrusted import require_plain
 from capex.worlds import CameraSpec, Start
 from capex.worlds.cache import Environments
 
@@ -36,6 +37,7 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
             f"{episode} is no episode: it has no record.json; give a folder such as"
             " runs/NAME/chains/CHAIN/episodes/0000"
         )
+    require_plain(episode)
     said = read_json(episode / "record.json")
     if "world" not in said and "error" in said:
         raise CapexError(

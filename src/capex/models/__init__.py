@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from capex import trust
 from capex.errors import CapexError, UnknownName
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
@@ -373,6 +374,17 @@ MODELS = {
 }
 
 
+# Kinds whose name holds no address and no path: a recorded name of these is safe to use again.
+WELL_KNOWN = ("openai", "anthropic", "pilot", "apprentice")
+
+
+def allow(name: str) -> None:
+    """Permit the module of a model that the user named; the package's own need no permission."""
+    kind = name.partition(":")[0]
+    if kind not in MODELS:
+        trust.allow(modules=[kind])
+
+
 def make(name: str, chat: ChatSettings | None = None) -> Model:
     """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
     cassette:RUN, script:FILE, pilot, apprentice:SKILL,SEED, or my_lab.models:NAME, a module of the
@@ -381,6 +393,8 @@ def make(name: str, chat: ChatSettings | None = None) -> Model:
     kind, _, rest = name.partition(":")
     if kind not in MODELS and "." not in kind:
         raise UnknownName("kind of model", kind, MODELS)
+    if kind not in MODELS:
+        trust.require_module(kind, "model")
     module, _, function = MODELS.get(kind, f"{kind}:make").partition(":")
     try:
         factory: Callable[..., Model] = getattr(importlib.import_module(module), function)

@@ -8,7 +8,6 @@ the same attempts and costs.
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from capex.models import (
 )
 from capex.models.attempts import repeat
 from capex.models.exchanges import LOG, attempt_from, read_log, read_times
+from capex.untrusted import JSON_MOST, lines, loads, opened
 
 EXCERPT = 60  # characters of a differing text that are shown
 
@@ -46,9 +46,9 @@ class RecordedRequest:
     def attempts(self) -> list[RequestAttempt]:
         """Its attempts as they were recorded."""
         times = itertools.chain(read_times(self.log)[self.line :], itertools.repeat({}))
-        with open(self.log, "rb") as lines:
-            lines.seek(self.offset)
-            rows = [json.loads(lines.readline()) for _ in range(self.count)]
+        with opened(self.log) as log:
+            log.seek(self.offset)
+            rows = [loads(log.readline(JSON_MOST)) for _ in range(self.count)]
         return [attempt_from(row, **took) for row, took in zip(rows, times, strict=False)]
 
     def described(self) -> Mapping[str, Any]:
@@ -138,24 +138,23 @@ def read_requests(log: Path, *, torn_end: bool = False) -> list[RecordedRequest]
     """
     requests: list[RecordedRequest] = []
     offset = 0
-    with open(log, "rb") as lines:
-        for index, raw in enumerate(lines):
-            if torn_end and not raw.endswith(b"\n"):
-                break
-            try:
-                row = json.loads(raw)
-                number, row_hash = row["number"], row["hash"]
-            except (ValueError, KeyError, TypeError, RecursionError):
-                raise DamagedFile(
-                    log, f"line {index + 1} cannot be read; restore it, or record the run again"
-                ) from None
-            if number == 1 or not requests:  # without a hash: the log has lost its first lines
-                known = row_hash if number == 1 else ""
-                new = RecordedRequest(log, len(requests) + 1, known, index, offset, count=1)
-                requests.append(new)
-            else:
-                requests[-1] = replace(requests[-1], count=requests[-1].count + 1)
-            offset += len(raw)
+    for index, raw in enumerate(lines(log)):
+        if torn_end and not raw.endswith(b"\n"):
+            break
+        try:
+            row = loads(raw)
+            number, row_hash = row["number"], row["hash"]
+        except (ValueError, KeyError, TypeError):
+            raise DamagedFile(
+                log, f"line {index + 1} cannot be read; restore it, or record the run again"
+            ) from None
+        if number == 1 or not requests:  # without a hash: the log has lost its first lines
+            known = row_hash if number == 1 else ""
+            new = RecordedRequest(log, len(requests) + 1, known, index, offset, count=1)
+            requests.append(new)
+        else:
+            requests[-1] = replace(requests[-1], count=requests[-1].count + 1)
+        offset += len(raw)
     return requests
 
 

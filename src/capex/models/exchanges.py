@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from capex.errors import DamagedFile
 from capex.models import (
     Answer,
     Model,
@@ -35,6 +36,7 @@ from capex.models import (
 )
 from capex.models.pictures import ImageFormat
 from capex.models.redact import NO_SECRETS, scrubbed_line, secrets
+from capex.untrusted import lines, loads
 
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
@@ -104,14 +106,16 @@ class ExchangeLog:
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of an exchanges.jsonl in order, each first attempt with its whole request."""
     static: dict[str, Any] = {}
-    with open(path, encoding="utf-8") as lines:
-        for text in lines:
-            line: dict[str, Any] = json.loads(text)
+    for number, text in enumerate(lines(path), 1):
+        try:
+            line: dict[str, Any] = loads(text)
             if "request" in line:
                 request = line["request"]
                 here = {name: request[name] for name in STATIC if name in request}
                 line["request"] = static.setdefault(line["static"], here) | request
-            yield line
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFile(path, f"line {number} cannot be read ({error})") from None
+        yield line
 
 
 def times_of(log: Path) -> Path:
@@ -125,11 +129,11 @@ def read_times(log: Path) -> list[dict[str, float]]:
     if not path.is_file():
         return []
     times = []
-    for text in path.read_text(encoding="utf-8").splitlines():
+    for text in lines(path):
         try:
-            row = json.loads(text)
+            row = loads(text)
             times.append({name: float(row.get(name, 0.0)) for name in ("latency_s", "waited_s")})
-        except (ValueError, AttributeError):  # a kill tore the line
+        except (ValueError, TypeError, AttributeError):  # a kill tore the line
             break
     return times
 

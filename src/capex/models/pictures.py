@@ -7,12 +7,16 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image as PillowImage
+
+from capex.errors import DamagedFile
+from capex.untrusted import picture, read_bytes
 
 ImageFormat = Literal["png", "webp"]
 FORMATS: tuple[ImageFormat, ...] = get_args(ImageFormat)
@@ -46,8 +50,8 @@ def as_format(png: bytes, form: ImageFormat) -> bytes:
     if form == "png":
         return png
     out = io.BytesIO()
-    with PillowImage.open(io.BytesIO(png)) as picture:
-        picture.save(out, format="WEBP", lossless=True, method=0, quality=0)
+    with PillowImage.open(io.BytesIO(png)) as plain:
+        plain.save(out, format="WEBP", lossless=True, method=0, quality=0)
     return out.getvalue()
 
 
@@ -68,14 +72,15 @@ def keep(folder: Path, png: bytes, form: ImageFormat = "png") -> Path:
 
 def find(folder: Path, sha256: str) -> Path:
     """Where a picture lies; where its PNG would be when there is none."""
+    if re.fullmatch(r"[0-9a-f]{1,64}", sha256) is None:  # a log may name anything
+        raise DamagedFile(folder, f"'{sha256[:80]}' is no hash of a picture")
     paths = [folder / f"{sha256}.{form}" for form in FORMATS]
     return next((path for path in paths if path.is_file()), paths[0])
 
 
 def read_png(path: Path) -> bytes:
     """A kept picture as the PNG that the model was sent."""
-    kept = path.read_bytes()
+    kept = read_bytes(path)
     if path.suffix == ".png":
         return kept
-    with PillowImage.open(io.BytesIO(kept)) as picture:
-        return encode_png(np.asarray(picture.convert("RGB")))
+    return encode_png(np.asarray(picture(kept).convert("RGB")))

@@ -11,13 +11,12 @@ page        the HTML
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from capex.errors import CapexError, printable
+from capex.errors import CapexError, DamagedFile, printable
 from capex.report.cards import SHOWN, choose_twins, film, sample
 from capex.report.data import load
 from capex.report.drawing import twins_figure
@@ -30,6 +29,7 @@ from capex.report.sections import build, episodes_table, results
 from capex.report.sources import group
 from capex.run.files import whole_folder, write_json
 from capex.run.machine import versions
+from capex.untrusted import read_json
 
 PAGE, INDEX = "report.html", "report.json"
 NEW = ".new-report"  # within the folder of an earlier report, until it is complete
@@ -114,8 +114,9 @@ def _store(out: Path, contents: dict[str, bytes], facts: Mapping[str, Sequence[s
 def _listed(index: Path) -> set[str]:
     """Files of an earlier report: only names that a report could have written."""
     try:
-        listed = json.loads(index.read_text(encoding="utf-8")).get("files", [])
-    except (FileNotFoundError, ValueError, AttributeError):
+        listed = read_json(index).get("files", [])
+    except (FileNotFoundError, DamagedFile):
         return set()
-    ours = {n for n in listed if isinstance(n, str) and ".." not in Path(n).parts}
+    names = listed if isinstance(listed, list) else ()
+    ours = {n for n in names if isinstance(n, str) and ".." not in Path(n).parts}
     return {n for n in ours if n.partition("/")[0] in ("tables", "figures")}

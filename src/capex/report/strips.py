@@ -20,13 +20,15 @@ from PIL import Image as Picture
 from capex.dataset.film import STRIP_FRAMES, of_width, strip_ticks
 from capex.dataset.projection import Drawn, project_plan, tips_at
 from capex.dataset.views import Views, open_views
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.method.record import EpisodeRecord, Turn
+from capex.models import pictures
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
 from capex.run.frames import has_frames
 from capex.run.steps import StepArrays, read_steps
 from capex.run.summary import Summary
+from capex.untrusted import picture, read_bytes
 from capex.worlds import Image, Spec
 from capex.worlds.cache import Environments
 
@@ -151,7 +153,7 @@ def _seen(episode: Summary, record: EpisodeRecord, count: int, why: str) -> Stri
         chosen = [list(shown.items())[k] for k in ticks]
         known = [(sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)]
         frames = [_kept(episode.path, sha, turn) for sha, turn in known]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, DamagedFile):
         frames = []
     if not frames:
         return Strip((), f"{why}, and no image of it was kept.")
@@ -167,10 +169,8 @@ def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _kept(folder: Path, sha: str, turn: Turn) -> StripFrame:
-    path = next(iter((folder / "images").glob(f"{sha}.*")), None)
-    if path is None:
-        raise KeyError(sha)
-    with Picture.open(path) as kept:
+    path = pictures.find(folder / pictures.IMAGES, str(sha))
+    with picture(read_bytes(path)) as kept:
         size = (WIDTH_PX, max(1, round(WIDTH_PX * kept.height / kept.width)))
         image = np.asarray(kept.convert("RGB").resize(size))
     return StripFrame(_jpeg(image), turn.step, 0.0, turn, (), size)

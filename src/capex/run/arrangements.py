@@ -9,19 +9,18 @@ The first attempt at a start makes its arrangement; later methods, and people, m
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image as PillowImage
 
 from capex.errors import DamagedFile
 from capex.models.pictures import encode_png
 from capex.run.files import now, read_json, whole_folder, write_bytes, write_json
 from capex.run.store import Chain
+from capex.untrusted import picture, read_bytes
 from capex.worlds import Image
 
 ARRANGEMENTS = "arrangements"
@@ -119,7 +118,6 @@ def read_match(episode_dir: Path) -> Match | None:
 def read_image(path: Path) -> Image:
     """The pixels of a picture file (height, width, 3); DamagedFile where it is none."""
     try:
-        with PillowImage.open(io.BytesIO(path.read_bytes())) as picture:
-            return np.array(picture.convert("RGB"))
-    except (OSError, ValueError, PillowImage.DecompressionBombError) as error:
+        return np.array(picture(read_bytes(path)).convert("RGB"))
+    except (OSError, ValueError) as error:
         raise DamagedFile(path, f"it is no picture ({error})") from None

@@ -19,7 +19,9 @@ try:
 except ImportError:  # Windows: a run then has no guard against a second process
     fcntl = None  # type: ignore[assignment]
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError
+from capex.untrusted import read_bytes
+from capex.untrusted import read_json as read_json
 
 TEMPORARY = ".writing-"
 LEVELS = 4  # that are indented: of a record its waypoints, each on a line
@@ -34,22 +36,9 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
 }
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; a damaged one is refused with a sentence."""
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DamagedFile(path, str(error)) from None
-    except RecursionError:
-        raise DamagedFile(path, "it is nested too deeply") from None
-    if not isinstance(loaded, dict):
-        raise DamagedFile(path, "it holds no JSON object")
-    return loaded
-
-
 def bytes_of(path: Path) -> bytes | None:
     """What a file holds; None where there is none."""
-    return path.read_bytes() if path.is_file() else None
+    return read_bytes(path) if path.is_file() else None
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

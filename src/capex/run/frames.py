@@ -5,8 +5,6 @@ State t, of T+1, is what the robot showed before action t; each camera has a sto
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image as Picture
 
 from capex.errors import DamagedFile, UnknownName
 from capex.pose import Array, Pose, rotation_matrix
-from capex.run.files import read_json
+from capex.run.steps import read_arrays
+from capex.untrusted import picture, read_bytes, read_json, require_pixels, require_plain, within
 from capex.worlds import Image
 from capex.worlds.rigs.frame_files import image_name, scaled
 from capex.worlds.rigs.frames import CAMERAS_JSON, INDEX
@@ -57,8 +55,12 @@ class RecordedFrames:
         self._folder = episode / FRAMES
         path = self._folder / CAMERAS_JSON
         try:
+            require_plain(self._folder)
             rows = read_json(path)
             self._cameras = {name: _camera(name, row) for name, row in rows.items()}
+            for camera in self._cameras.values():
+                within(self._folder, camera.file)
+                require_pixels(*camera.size)
         except OSError as error:
             raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
         except (KeyError, TypeError, ValueError) as error:
@@ -155,11 +157,10 @@ def _read_images(folder: Path, numbers: Sequence[int], _: int) -> Iterator[Image
     for number in numbers:
         path = folder / image_name(number)
         try:
-            with Picture.open(path) as picture:
-                yield np.asarray(picture.convert("RGB"))
+            yield np.asarray(picture(read_bytes(path)).convert("RGB"))
         except FileNotFoundError:
             raise DamagedFile(path, "it is missing") from None
-        except (OSError, ValueError, SyntaxError) as error:
+        except (OSError, ValueError) as error:
             raise DamagedFile(path, f"it cannot be decoded ({error})") from None
 
 
@@ -209,10 +210,6 @@ def _camera(name: str, row: dict[str, Any]) -> RecordedCamera:
 
 
 def _read_index(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise DamagedFile(path, "it is missing") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DamagedFile(path, f"it cannot be read ({error})") from None
+    if not path.is_file():
+        raise DamagedFile(path, "it is missing")
+    return read_arrays(path)

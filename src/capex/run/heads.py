@@ -4,13 +4,13 @@ read, which tells everything else.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from capex.method.record import from_json
 from capex.run.forks import KEY as FORK
 from capex.run.reading import LoadedEpisode, load_episode
 from capex.run.verdicts import read_verdicts
+from capex.untrusted import loads, opened, read_json, require_plain
 
 HEAD_BYTES = 8 * 2**10  # of a record.json: everything before its decisions, and more
 TURNS = b'"turns": ['  # cannot stand within a text, whose quotes are escaped
@@ -28,16 +28,16 @@ def load_head(chain: str, folder: Path, index: int) -> LoadedEpisode:
 
 
 def _quickly(chain: str, folder: Path, index: int) -> LoadedEpisode | None:
-    with open(f"{folder}/record.json", "rb") as file:
+    require_plain(folder)
+    with opened(folder / "record.json") as file:
         beginning, found, _ = file.read(HEAD_BYTES).partition(TURNS)
     if not found:
         return None
-    raw = json.loads(beginning.rstrip().removesuffix(b",") + b"}")
+    raw = loads(beginning.rstrip().removesuffix(b",") + b"}")
     record = from_json({**raw, "turns": []})
     if FORK in raw or record.start != index:
         return None
-    with open(f"{folder}/timing.json", "rb") as file:
-        timing = json.loads(file.read())
+    timing = read_json(folder / "timing.json")
     if not isinstance(timing.get("episode_s", 0.0), int | float):
         return None
     verdicts = () if record.success is not None else tuple(read_verdicts(folder))

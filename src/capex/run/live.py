@@ -15,8 +15,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from capex.errors import DamagedFile
 from capex.models import pictures
 from capex.run.files import TEMPORARY
+from capex.untrusted import opened
 
 if TYPE_CHECKING:
     from capex.run.store import Chain
@@ -42,10 +44,10 @@ def began(folder: Path) -> float:
 def read_events(attempt: Path, offset: int) -> tuple[list[bytes], int]:
     """The whole lines of an attempt's events from an offset on, and where they end."""
     try:
-        with open(attempt / LIVE_FOLDER / EVENTS, "rb") as file:
+        with opened(attempt / LIVE_FOLDER / EVENTS) as file:
             file.seek(offset)
             content = file.read(READ_MAX)
-    except OSError:
+    except (OSError, DamagedFile):
         return [], offset
     whole, _, _ = content.rpartition(b"\n")
     return (whole.split(b"\n"), offset + len(whole) + 1) if whole else ([], offset)

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from capex.errors import CapexError
 from capex.run.files import lock
+from capex.untrusted import loads
 
 T = TypeVar("T")
 PACE = "pace.json"
@@ -89,7 +90,7 @@ class Pace:
 def _rows(text: str) -> list[list[float]]:
     """What a file holds; nothing where a kill tore it."""
     try:
-        rows = json.loads(text or "[]")
+        rows = loads(text or "[]")
         return [[float(at), float(n), float(tokens)] for at, n, tokens in rows]
     except (ValueError, TypeError):
         return []

@@ -35,6 +35,7 @@ from capex.run.forks import Fork, fork_of
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
+from capex.untrusted import read_bytes, require_plain
 
 DIGESTED = ("record.json", STEPS)
 TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
@@ -279,7 +280,7 @@ def digests(episode: Path) -> dict[str, str]:
     """SHA-256 of the files that make an episode: what is said of it beside them is void once they
     change.
     """
-    contents = {name: (episode / name).read_bytes() for name in DIGESTED}
+    contents = {name: read_bytes(episode / name) for name in DIGESTED}
     return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 
 
@@ -309,6 +310,8 @@ def _load_whole(chain: str, folder: Path, index: int) -> LoadedEpisode:
 
 
 def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
+    with _damage(folder):
+        require_plain(folder)
     record = read_record(folder)
     with _damage(folder / "record.json"):
         fork = fork_of(record)
@@ -323,6 +326,7 @@ def read_invalid(folder: Path) -> InvalidAttempt:
     """An attempt that an error or a verdict invalidated; DamagedFile like `read_record`."""
     path = folder / "record.json"
     with _damage(path):
+        require_plain(folder)
         raw = read_json(path)
         require_count("start", raw["start"]["index"])
         if "position" in raw:

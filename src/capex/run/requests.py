@@ -31,6 +31,7 @@ from typing import Any, Literal, get_args
 from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.models.exchanges import append
 from capex.run.files import now, read_json, remove_leftovers, write_bytes, write_json
+from capex.untrusted import lines, loads, read_bytes
 
 REQUESTS, WHEEL = "requests", "wheel"
 WORDS_MAX = 500  # characters of a sentence to the model
@@ -152,13 +153,13 @@ def say(run: Path, chain: str, start: int, words: str, by: str) -> Word:
 def said(run: Path, chain: str, start: int) -> list[Word]:
     """The sentences left for an attempt, in order; a garbled line is none of them."""
     try:
-        lines = words_file(run, chain, start).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
+        rows = list(lines(words_file(run, chain, start)))
+    except (OSError, DamagedFile):
         return []
     words = []
-    for line in lines:
+    for line in rows:
         try:
-            row = json.loads(line)
+            row = loads(line)
             words.append(Word(str(row["words"])[:WORDS_MAX], str(row["by"]), str(row["at"])))
         except (ValueError, KeyError, TypeError):
             continue
@@ -168,8 +169,8 @@ def said(run: Path, chain: str, start: int) -> list[Word]:
 def told(run: Path, chain: str, start: int) -> list[int]:
     """The decision before which each sentence was told, as far as they were."""
     try:
-        decisions = json.loads(_told_file(run, chain, start).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        decisions = loads(read_bytes(_told_file(run, chain, start)))
+    except (OSError, ValueError, DamagedFile):
         return []
     whole = isinstance(decisions, list) and all(type(d) is int for d in decisions)
     return decisions if whole else []
@@ -248,10 +249,10 @@ def driven(run: Path, chain: str, start: int) -> list[Mapping[str, Any]]:
     """What was driven in an attempt that was cut off; a garbled line is nothing."""
     path = _wish_file(run, chain, start).with_suffix(".driven")
     rows: list[Mapping[str, Any]] = []
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        for line in path.read_text(encoding="utf-8").splitlines():
+    with contextlib.suppress(OSError, DamagedFile):
+        for line in lines(path):
             with contextlib.suppress(ValueError):
-                row = json.loads(line)
+                row = loads(line)
                 if isinstance(row, dict) and {"decision", "by", "device", "moves"} <= row.keys():
                     rows.append(row)
     return rows

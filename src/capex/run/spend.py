@@ -26,12 +26,15 @@ from capex.errors import BudgetExceeded, CapexError, Unsupported
 from capex.models import NO_TOKENS, Usage
 from capex.run.files import flush_folder
 from capex.run.pace import PACE, Pace, Rate, Turn
+from capex.untrusted import loads
 
 if sys.platform != "win32":
     import fcntl
 
 TOKENS = tuple(f.name for f in fields(Usage))
 CHUNK_BYTES = 4 * 2**20  # of a file that may be larger than memory
+LINE_MOST = 2**20  # bytes; a line has a few hundred
+USD_MOST = 10**9  # of one request
 
 
 @dataclass(frozen=True)
@@ -322,9 +325,14 @@ class Spend:
         torn = b""
         while chunk := file.read(CHUNK_BYTES):
             *lines, torn = (torn + chunk).split(b"\n")
+            if len(torn) > LINE_MOST:
+                raise CapexError(
+                    f"{self.path} is damaged at byte {self._read}: a line has more than"
+                    f" {LINE_MOST:,} bytes; put the whole file back"
+                )
             for line, row in zip(lines, _parsed(lines), strict=True):
                 try:
-                    self._take(json.loads(line) if row is None else row)
+                    self._take(loads(line) if row is None else row)
                 except (ValueError, KeyError, TypeError, ArithmeticError):
                     fault = f"{line[:80]!r} makes no reservation and settles none"
                     raise CapexError(
@@ -385,7 +393,7 @@ def _parsed(lines: Sequence[bytes]) -> list[Any]:
     them is none.
     """
     try:
-        rows = json.loads(b"[" + b",".join(lines) + b"]")
+        rows = loads(b"[" + b",".join(lines) + b"]")
     except ValueError:
         rows = []
     return rows if len(rows) == len(lines) else [None] * len(lines)
@@ -398,7 +406,7 @@ def _counts(tokens: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _check(usd: Decimal) -> None:
-    if not usd.is_finite() or usd < 0:
+    if not usd.is_finite() or not 0 <= usd <= USD_MOST:
         raise ValueError(f"{usd} is no amount of dollars")
 
 

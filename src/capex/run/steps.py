@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from capex.errors import DamagedFile
+from capex.npz import NotReadable, read_npz
 from capex.pose import Array
+from capex.untrusted import opened
 
 STEPS = "steps.npz"
 # How the last record of a zip archive begins: its last 22 bytes, as numpy writes it without a
 # comment.
 ARCHIVE_END = b"PK\x05\x06"
 ARCHIVE_END_BYTES = 22
+ARRAYS_MOST = 256 * 2**20  # bytes of all arrays of a file; an hour at 20 Hz has 100 million
 
 
 class StepArrays(dict[str, Any]):
@@ -42,31 +43,23 @@ def archive(steps: Mapping[str, Array]) -> bytes:
     return out.getvalue()
 
 
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz file of an attempt; DamagedFile where they cannot be read."""
+    try:
+        with opened(path) as file:
+            return read_npz(file, ARRAYS_MOST)
+    except OSError as error:
+        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
+    except NotReadable as error:
+        raise DamagedFile(path, f"its arrays cannot be read ({error})") from None
+
+
 def read_steps(episode: Path) -> StepArrays:
     """The arrays of an episode's steps.npz, each checked against its checksum; DamagedFile where
     they cannot be read or do not fit.
     """
     path = episode / STEPS
-    try:
-        with open(path, "rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DamagedFile(path, "it is no archive of arrays")
-            steps = StepArrays(path, {name: archive[name] for name in archive.files})
-    except OSError as error:
-        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
-    except (
-        ValueError,
-        KeyError,
-        EOFError,
-        RuntimeError,
-        MemoryError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise DamagedFile(
-            path, f"its arrays cannot be read ({str(error) or type(error).__name__})"
-        ) from None
+    steps = StepArrays(path, read_arrays(path))
     ticks = steps["actions"].shape[0] if "actions" in steps and steps["actions"].ndim else 0
     fitting = {
         "actions": (2, ticks),
@@ -90,7 +83,7 @@ def check_steps(episode: Path) -> None:
     """
     path = episode / STEPS
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - ARCHIVE_END_BYTES))
             whole = file.read().startswith(ARCHIVE_END)

@@ -47,6 +47,7 @@ from capex.run.machine import fingerprint, revision, versions
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
 from capex.run.writing import WRITERS, EpisodeWriter, keep_begun, next_numbered
+from capex.untrusted import read_bytes, require_plain
 
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
@@ -73,9 +74,10 @@ class Chain:
         """Start indices with a whole episode, in order."""
         if not self.episodes_path.is_dir():
             return []
-        return sorted(
-            int(p.name) for p in self.episodes_path.iterdir() if p.is_dir() and p.name.isdigit()
-        )
+        require_plain(self.path)
+        with os.scandir(self.episodes_path) as entries:
+            numbered = [e for e in entries if re.fullmatch(r"[0-9]{1,18}", e.name)]
+            return sorted(int(e.name) for e in numbered if e.is_dir(follow_symlinks=False))
 
     def ask(self, starts: Iterable[int]) -> None:
         """Remember starts to run: a cut-off run shows what it lacks, since successes end first."""
@@ -112,7 +114,11 @@ class Chain:
         folder = self.path / "invalid"
         if not folder.is_dir():
             return []
-        names = {p: re.fullmatch(r"(\d+)-(\d+)", p.name) for p in folder.iterdir()}
+        names = {
+            p: re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", p.name)
+            for p in folder.iterdir()
+            if not p.is_symlink()
+        }
         numbers = {p: (int(m[1]), int(m[2])) for p, m in names.items() if m}
         oldest_first = sorted(numbers, key=lambda p: numbers[p])
         return [p for p in oldest_first if index in (None, numbers[p][0])]
@@ -198,7 +204,7 @@ class Chain:
         none.
         """
         log = self.unfinished(index)
-        return (log.read_bytes(), bytes_of(log.with_suffix(".times"))) if log.is_file() else None
+        return (read_bytes(log), bytes_of(log.with_suffix(".times"))) if log.is_file() else None
 
     def forget_unfinished(self, index: int) -> None:
         """An attempt at the start is whole: nothing is left to continue."""
@@ -301,7 +307,11 @@ class Run:
     def chains(self) -> list[Chain]:
         """Every chain that has begun, by name."""
         folder = self.path / "chains"
-        return [Chain(p) for p in sorted(folder.iterdir()) if p.is_dir()] if folder.is_dir() else []
+        if not folder.is_dir():
+            return []
+        require_plain(self.path)
+        require_plain(folder)
+        return [Chain(p) for p in sorted(folder.iterdir()) if p.is_dir()]
 
     def sweep(self) -> None:
         """Remove what killed processes left half-written beside the chains."""
@@ -309,7 +319,10 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest as written; DamagedFile where a field that is read has another type."""
+        """The manifest as written; DamagedFile where a field that is read has another type,
+        or something in the folder leads out of it.
+        """
+        require_plain(self.path)
         manifest = read_json(self.path / "manifest.json")
         for field, (fits, right) in MANIFEST_FIELDS.items():
             for name, value in _values(manifest, field.split(".")):

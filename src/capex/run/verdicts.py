@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile
 from capex.run.files import flush_folder
+from capex.untrusted import lines, loads
 
 VERDICTS = "verdicts.jsonl"
 OPINIONS = "opinions.jsonl"
@@ -75,8 +76,8 @@ def append_verdict(episode_dir: Path, verdict: Verdict, *, second: bool = False)
         out.flush()
         os.fsync(out.fileno())
     flush_folder(episode_dir)
-    lines = read_verdicts(episode_dir, file)
-    if not lines or lines[-1] != verdict:
+    held_now = read_verdicts(episode_dir, file)
+    if not held_now or held_now[-1] != verdict:
         raise CapexError(f"the verdict could not be read back from {path}; give it again")
 
 
@@ -84,15 +85,15 @@ def read_verdicts(episode_dir: Path, file: str = VERDICTS) -> list[Verdict]:
     """Every verdict in order; a torn line is none of them."""
     path = episode_dir / file
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        rows = list(lines(path))
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         raise DamagedFile(path, f"it cannot be read ({error})") from None
     verdicts = []
-    for line in lines:
+    for line in rows:
         try:
-            raw: Any = json.loads(line)
+            raw: Any = loads(line)
         except ValueError:
             continue
         try:
@@ -120,8 +121,8 @@ def read_verdict(episode_dir: Path) -> Verdict | None:
 
 def read_opinions(episode_dir: Path) -> dict[str, Verdict]:
     """By second judge, the opinion that holds."""
-    lines = read_verdicts(episode_dir, OPINIONS)
-    by_judge = {v.by: standing(line for line in lines if line.by == v.by) for v in lines}
+    opinions = read_verdicts(episode_dir, OPINIONS)
+    by_judge = {v.by: standing(o for o in opinions if o.by == v.by) for v in opinions}
     return {by: verdict for by, verdict in by_judge.items() if verdict is not None}
 
 

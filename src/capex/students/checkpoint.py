@@ -24,6 +24,7 @@ from capex.errors import CapexError
 from capex.run.files import TEMPORARY, read_json, whole_folder, write_json
 from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
+from capex.untrusted import require_plain_tree
 
 FOLDER = "checkpoints"
 # What a training must find unchanged in its datasets to be continued.
@@ -112,6 +113,8 @@ def prune(out: Path, keep: Sequence[int]) -> None:
 
 def find(path: Path) -> Path:
     """The checkpoint that a user's path names: itself, or the last one of a training folder."""
+    if path.is_dir():
+        require_plain_tree(path)
     if (path / "policy.json").is_file() and (path / "model.safetensors").is_file():
         return path
     written = steps(path)

@@ -8,7 +8,6 @@ pack there is used again while the dataset's files have not changed.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import shutil
 import tempfile
@@ -20,10 +19,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image as Picture
 
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.run.files import read_json, write_json
+from capex.run.steps import read_arrays
+from capex.untrusted import opened, picture, require_plain_tree
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
@@ -137,6 +137,8 @@ def load(
 
 def open_pack(path: Path) -> Demonstrations:
     """A pack, or a LeRobot dataset with its pack made when needed."""
+    if path.is_dir():
+        require_plain_tree(path)
     if (path / "pack.json").is_file():
         return _read_pack(path)
     if not (path / "meta" / "info.json").is_file():
@@ -214,9 +216,9 @@ def _read_pack(folder: Path) -> Demonstrations:
             f"{folder} is a pack of format {head.get('format')}; this version reads {FORMAT}:"
             " delete it and it is made again"
         )
-    images = np.load(folder / IMAGES, mmap_mode="r")
-    with np.load(folder / "table.npz", allow_pickle=False) as table:
-        states, actions = table["states"], table["actions"]
+    table = read_arrays(folder / "table.npz")
+    states, actions = table["states"], table["actions"]
+    images = _mapped(folder / IMAGES, len(states))
     keep = [k for k, name in enumerate(head["state_names"]) if not name.startswith(HIDDEN_STATE)]
     return Demonstrations(
         tuple(head["cameras"]),
@@ -230,6 +232,20 @@ def _read_pack(folder: Path) -> Demonstrations:
         (folder.parent.name if folder.name == FRAMES_FOLDER else folder.name,),
         np.arange(len(states)),
     )
+
+
+def _mapped(path: Path, frames: int) -> np.memmap[Any, np.dtype[np.uint8]]:
+    """The pictures of a pack, mapped; DamagedFile where the file does not hold them."""
+    try:
+        opened(path).close()
+        images = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        raise DamagedFile(path, f"it cannot be read ({error})") from None
+    if not isinstance(images, np.memmap) or images.dtype != np.uint8 or images.ndim != 5:
+        raise DamagedFile(path, "it holds no frames (frame, camera, height, width, 3)")
+    if len(images) != frames:
+        raise DamagedFile(path, f"it holds {len(images)} frames, and there are {frames} states")
+    return images
 
 
 def of_task(pack: Demonstrations, task: str) -> tuple[Demonstration, ...]:
@@ -347,7 +363,7 @@ def decode_pngs(cells: Sequence[bytes]) -> Iterator[npt.NDArray[np.uint8]]:
     """Decoded RGB images in order, on a few threads."""
 
     def decode(cell: bytes) -> npt.NDArray[np.uint8]:
-        return np.asarray(Picture.open(io.BytesIO(cell)).convert("RGB"), dtype=np.uint8)
+        return np.asarray(picture(cell).convert("RGB"), dtype=np.uint8)
 
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         yield from pool.map(decode, cells)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import CapexError
-from capex.students.npz import read_npz
+from capex.npz import read_npz
 
 Vectors = npt.NDArray[np.float32]
 FILE_MAX = 2**30  # bytes, unpacked: 300 thousand instructions

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from capex.errors import CapexError
 from capex.run.files import read_json
 from capex.students.lerobot_reader import ACTION, PICTURES, STATE, read_episodes
+from capex.untrusted import read_bytes, within
 
 PREFIX = "lerobot:"
 WEIGHTS = "model.safetensors"
@@ -100,7 +101,7 @@ def _read(folder: Path, dataset: Path | None, version: str) -> LeRobotSpec:
     renamed = {new: old for old, new in _processors(folder).items()}
     inputs: dict[str, Any] = config["input_features"]
     inputs = {renamed.get(name, name): feature for name, feature in inputs.items()}
-    root = dataset or Path((trained.get("dataset") or {}).get("root") or "")
+    root = dataset or _named_root(folder, trained)
     features = _features(folder, root, given=dataset is not None)
     pictures = [name for name in inputs if name.startswith(PICTURES)]
     foreign = [name for name in inputs if name not in pictures and name != STATE]
@@ -127,6 +128,20 @@ def _read(folder: Path, dataset: Path | None, version: str) -> LeRobotSpec:
     )
 
 
+def _named_root(folder: Path, trained: Mapping[str, Any]) -> Path:
+    """The dataset that train_config.json names, where it lies below the current folder: a
+    checkpoint may be anybody's, and names no other place to read from.
+    """
+    named = str((trained.get("dataset") or {}).get("root") or "")
+    try:
+        return within(Path(), named) if named else Path()
+    except ValueError:
+        raise CapexError(
+            f"{folder} names the dataset '{named[:200]}', which is not below the current folder; if"
+            " you trust it, name it with --dataset"
+        ) from None
+
+
 def _processors(folder: Path) -> dict[str, str]:
     """How the first processor renames observations. A step that names a class by its path is
     refused: LeRobot would import and call whatever it names.
@@ -141,7 +156,8 @@ def _processors(folder: Path) -> dict[str, str]:
                 )
             state = step.get("state_file")
             if state is not None:
-                if Path(state).name != state or not (folder / state).is_file():
+                plain = isinstance(state, str) and Path(state).name == state
+                if not plain or not (folder / state).is_file():
                     raise CapexError(f"{folder} has no {state}, which {path.name} names")
                 _require_whole(folder / state)
             if path.name == PROCESSORS[0]:
@@ -204,7 +220,7 @@ def _digest(paths: Sequence[Path]) -> str:
     """One hash over files."""
     together = hashlib.sha256()
     for path in paths:
-        together.update(path.read_bytes())
+        together.update(read_bytes(path))
     return together.hexdigest()[:16]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import CapexError
+from capex.processes import SAFE_PATH
 from capex.students import lerobot_server as wire
 from capex.students.lerobot_checkpoint import LeRobotSpec
 
@@ -45,7 +46,12 @@ def find_interpreter(given: str = "") -> Interpreter:
             raise CapexError(f"LeRobot is not installed beside capex; {HOW}")
         path = sys.executable
     try:
-        asked = subprocess.run([path, "-c", ASK_VERSION], capture_output=True, text=True)
+        asked = subprocess.run(
+            [path, "-c", ASK_VERSION],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **SAFE_PATH},
+        )
     except OSError as error:
         raise CapexError(f"{path} cannot be run ({error.strerror}); {HOW}") from None
     if asked.returncode:
@@ -65,7 +71,7 @@ class LeRobotProcess:
             stderr=self._log,
             # Ctrl-C is for us; nothing is fetched from the Hub unless the user says so.
             start_new_session=True,
-            env={"HF_HUB_OFFLINE": "1", **os.environ},
+            env={"HF_HUB_OFFLINE": "1", **os.environ, **SAFE_PATH},
         )
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None

@@ -20,10 +20,11 @@ ALIKE = ("world", "task", "start", "seed", "stand_in", "certified", "judge")
 PROVENANCE = {"source": "capex/arm"} | {name: f"capex/{name}" for name in ALIKE}  # field: column
 
 
-def _parquet() -> Any:
-    import pyarrow.parquet  # here: a machine that trains on packs and evaluates has none
+def _tables() -> Any:
+    # Here: a machine that trains on packs and evaluates has no pyarrow.
+    from capex.dataset.inspect import lerobot_tables
 
-    return pyarrow.parquet
+    return lerobot_tables
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class LeRobotSource:
     def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Every frame (cameras, H, W, 3) in order, one row group of one file at a time."""
         for path in self.files:
-            file = _parquet().ParquetFile(path)
+            file = _tables().open_table(path)
             for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns=list(self.keys))
+                table = _tables().read_groups(file, path, self.keys, [group])
                 cells = [[cell["bytes"] for cell in table[k].to_pylist()] for k in self.keys]
                 views = [decode_pngs(column) for column in cells]
                 for images in zip(*views, strict=True):
@@ -77,7 +78,7 @@ def open_dataset(path: Path) -> LeRobotSource:
             " without loss"
         )
     files = tuple(sorted((path / "data").rglob("*.parquet")))
-    columns = [_parquet().read_table(f, columns=[STATE, ACTION]) for f in files]
+    columns = [_tables().read_table(f, [STATE, ACTION]) for f in files]
     states, actions = (np.concatenate([_matrix(t[k]) for t in columns]) for k in (STATE, ACTION))
     head = {
         "cameras": [k.removeprefix(PICTURES) for k in keys],
@@ -93,8 +94,9 @@ def read_episodes(path: Path) -> tuple[Demonstration, ...]:
     unused = ("stats/", "capex/start_state")
     rows = []
     for file in sorted((path / "meta" / "episodes").rglob("*.parquet")):
-        names = [name for name in _parquet().read_schema(file).names if not name.startswith(unused)]
-        rows += _parquet().read_table(file, columns=names).to_pylist()
+        schema = _tables().open_table(file).schema_arrow
+        names = [name for name in schema.names if not name.startswith(unused)]
+        rows += _tables().read_table(file, names).to_pylist()
     return tuple(_demonstration(row) for row in rows)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from capex.errors import CapexError
 from capex.loopback import BODY_MAX, JsonHandler, Refused, listen, read_object
-from capex.students.npz import read_npz
+from capex.npz import read_npz
 from capex.students.policy import Policy
 from capex.students.settings import SEED_MAX
 

@@ -14,8 +14,11 @@ from capex.students.diffusion import Diffusion
 from capex.students.normalizer import Normalizer
 from capex.students.settings import ActSettings, Settings, make_settings
 from capex.students.words import WordEncoder
+from capex.untrusted import require_pixels
 
 FORMAT = 1
+# Of a checkpoint: a network of unknown origin is bounded before any of it is built.
+LAYERS_MOST, SETTING_MOST = 256, 2**20
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,11 @@ class PolicySpec:
             if affine.scale.shape != (size,) or affine.offset.shape != (size,):
                 count = f"{affine.scale.size} numbers; {size} would be right"
                 raise ValueError(f"the normaliser of {name} has {count}")
+        for name, value in asdict(self.settings).items():
+            most = LAYERS_MOST if name.endswith("layers") else SETTING_MOST
+            if isinstance(value, int) and value > most:
+                raise ValueError(f"the setting {name} is {value}; at most {most} is read")
+        require_pixels(*self.image_size)
         known_norm = self.norm in ("frozen", "group")
         if not known_norm or min(self.image_size) < 1 or not isinstance(self.training, Mapping):
             raise ValueError(

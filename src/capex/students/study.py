@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex import trust
 from capex.errors import CapexError
 from capex.processes import WorkerDied
 from capex.run import LoadedRun
@@ -280,7 +281,8 @@ class RayEngine:
         self._share = {"num_gpus": 1} if gpus else {"num_cpus": 1}
 
     def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
-        future: Future[Any] = self._cluster.ray.remote(**self._share)(work).remote(job).future()
+        task = self._cluster.ray.remote(**self._share)(trust.run_holding)
+        future: Future[Any] = task.remote(trust.held(), work, job).future()
         return future
 
     def close(self) -> None:

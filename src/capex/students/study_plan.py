@@ -29,6 +29,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from capex import worlds
 from capex.campaign.names import parse_names, parse_starts
 from capex.campaign.settings import Order, read_config
 from capex.errors import CapexError, UnknownName
@@ -170,7 +171,10 @@ class StudyPlan:
 
 def load_study(path: Path) -> StudyPlan:
     """Read and check a study; every name is checked before anything runs."""
-    return make_study(read_config(path), path)
+    file = read_config(path)
+    tasks = file.get("tasks")
+    worlds.allow(*(str(task) for task in (tasks if isinstance(tasks, list) else [tasks])))
+    return make_study(file, path)
 
 
 def make_study(file: Mapping[str, Any], path: Path) -> StudyPlan:

@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from capex.errors import CapexError, printable
 from capex.studio.guard import Refused
+from capex.untrusted import loads
 
 BEAT_S = 10.0  # a stream says something this often, so that a dead one is noticed
 TEXT_MAX = 200_000  # characters of one text; a system prompt has at most 18,000
@@ -68,8 +69,8 @@ def post(work: Callable[[Mapping[str, Any]], Any]) -> Callable[[Request], Any]:
 
     async def endpoint(request: Request) -> Response:
         try:
-            body = json.loads(await request.body())
-        except (ValueError, RecursionError) as error:
+            body = loads(await request.body())
+        except ValueError as error:
             raise Refused(400, f"the body is no JSON: {str(error)[:200]}") from None
         if not isinstance(body, dict):
             raise Refused(400, "the body must be a JSON object")

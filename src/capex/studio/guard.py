@@ -8,7 +8,6 @@ and each answer carries a content security policy that allows nothing from outsi
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 from dataclasses import dataclass
 
@@ -17,11 +16,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capex.errors import CapexError
+from capex.loopback import Refused as Refused
+from capex.loopback import require_address, require_own_page
 
 BODY_MAX = 64 * 2**10  # bytes; a verdict or a word to the model has a few hundred
 ADDRESS_MAX = 2048  # characters of path and query together
 TOKEN_MIN = 16  # characters of a token that a user chooses
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:;"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,14 +34,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
-
-
-class Refused(CapexError):
-    """A request that is not answered; the sentence says why."""
-
-    def __init__(self, status: int, sentence: str):
-        super().__init__(sentence)
-        self.status = status
 
 
 def new_token() -> str:
@@ -86,8 +78,7 @@ class Guard:
         if len(scope["path"]) + len(scope.get("query_string", b"")) > ADDRESS_MAX:
             raise Refused(414, f"the address is longer than {ADDRESS_MAX} characters")
         host = headers.get("host", "")
-        if not self._ours(host):
-            raise Refused(421, f"this studio is not at '{host[:80]}'; open the address it printed")
+        require_address(host, self.host, self.port)
         given = scope["path"].split("/")[1]
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode()):
             raise Refused(
@@ -100,31 +91,12 @@ class Guard:
         if not length.isdecimal() or int(length) > BODY_MAX:
             raise Refused(413, f"the body has '{length[:20]}' bytes; at most {BODY_MAX} are right")
 
-    def _ours(self, host: str) -> bool:
-        """Whether a Host header names this server and not some other name that leads here."""
-        name, _, port = host.rpartition(":")
-        if port != str(self.port):
-            return False
-        if name in LOOPBACK or name == self.host:
-            return True
-        if self.host not in ("0.0.0.0", "::"):
-            return False
-        try:
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            return False
-        return True
-
     def _check_origin(self, scope: Scope, headers: Headers, host: str) -> None:
-        origin, writes = headers.get("origin"), scope.get("method") in WRITES
-        if origin is not None and origin != f"http://{host}":
-            raise Refused(403, f"a page of '{origin[:80]}' may not ask this studio")
-        if origin is None and (writes or scope["type"] == "websocket"):
-            raise Refused(403, "the request does not say which page it comes from (Origin)")
-        site = headers.get("sec-fetch-site", "same-origin")
+        writes = scope.get("method") in WRITES
         visits = headers.get("sec-fetch-mode") == "navigate" and not writes
-        if site not in ("same-origin", "none") and not visits:
-            raise Refused(403, "another page may not ask this studio")
+        require_own_page(headers, host, visits=visits)
+        if headers.get("origin") is None and (writes or scope["type"] == "websocket"):
+            raise Refused(403, "the request does not say which page it comes from (Origin)")
         if writes and headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Refused(415, "the body must be application/json")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import json
 import secrets
 import socket
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from capex.run.live import under_way
 from capex.run.requests import Wish
 from capex.run.store import Chain
 from capex.studio.answers import to_json
+from capex.untrusted import loads
 
 WAIT_S = 0.5  # how often it is looked whether the attempt is still there
 MESSAGE_MAX = 2000  # bytes that a page sends for one tick
@@ -133,7 +133,7 @@ class Relay:
     async def _hear_attempt(self, reader: asyncio.StreamReader) -> int:
         """Pass states and pictures on; returns how many ticks were driven."""
         ticks = 0
-        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError, ValueError):
             while True:
                 kind, size = FRAME.unpack(await reader.readexactly(FRAME.size))
                 if size > FRAME_MAX:
@@ -142,7 +142,7 @@ class Relay:
                 if kind == PICTURE:
                     await self._page.send_bytes(body)
                     continue
-                message = json.loads(body)
+                message = loads(body)
                 ticks = int(message.get("tick", ticks))
                 await self._tell(message)
         return ticks

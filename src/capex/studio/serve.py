@@ -11,6 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
+from capex import worlds
 from capex.errors import CapexError
 from capex.studio.app import Address, application
 from capex.studio.guard import BODY_MAX, check_token, new_token
@@ -47,6 +48,7 @@ def studio_server(
     """A studio over folders of runs; without a token one is drawn. `drives`: worlds besides the
     package's that may be driven, such as a rig file.
     """
+    worlds.allow(*drives)
     chosen = new_token() if token is None else check_token(token)
     library = Library(folders)
     listening = listen(host, port)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from capex import trust
 from capex.errors import CapexError, GLUnavailable, UnknownName, Unsupported
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
@@ -255,6 +256,18 @@ def split_name(name: str) -> tuple[str, str]:
     return world, task
 
 
+def allow(*names: str) -> None:
+    """Permit worlds of the user's own by name, WORLD or WORLD:TASK: a module, or rig:FILE. Only for
+    names that the user gave; built-in worlds need no permission.
+    """
+    for name in names:
+        world = split_name(name)[0]
+        if world.startswith(RIG):
+            trust.allow(rigs=[world.removeprefix(RIG)])
+        elif world not in WORLDS:
+            trust.allow(modules=[world])
+
+
 def draw_on_one_core() -> None:
     """In a process that renders beside others: software OpenGL starts a thread per core."""
     os.environ.setdefault("LP_NUM_THREADS", "1")
@@ -319,7 +332,9 @@ def _draw_without_display() -> None:
 
 
 def _module(world: str):  # type: ignore[no-untyped-def]
-    """A world's module; a name with a dot in it is a module of the user's own."""
+    """A world's module. Every use of a world's name comes through here: what is not built in must
+    have been permitted (`capex.trust`), because the name may come from somebody else's run.
+    """
     if world.startswith(RIG) or world in TWINS:
         from capex.worlds import rigs
 
@@ -334,6 +349,7 @@ def _module(world: str):  # type: ignore[no-untyped-def]
         raise GLUnavailable(f"MUJOCO_GL is '{backend}'; valid: {valid}, or leave it unset")
     if world in WORLDS:
         return importlib.import_module(WORLDS[world])
+    trust.require_module(world, "world")
     try:
         module = importlib.import_module(world)
     except ModuleNotFoundError as error:

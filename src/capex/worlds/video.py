@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import DamagedFile
+from capex.untrusted import opened, require_pixels
 
 CODEC, PIXELS = "libx264", "yuv420p"
 KEYFRAME_EVERY = 2  # learners read single frames: at most one other has to be decoded first
@@ -74,9 +75,11 @@ def decode(
     this time, where the video can be entered.
     """
     try:
-        with av.open(str(path)) as container:
+        with opened(path) as file, av.open(file) as container:
             if not container.streams.video:
                 raise DamagedFile(path, "it holds no video")
+            coded = container.streams.video[0].codec_context
+            require_pixels(coded.width, coded.height)
             if from_s > 0:
                 container.seek(int(from_s * av.time_base))
             for frame in container.decode(video=0):

@@ -155,6 +155,7 @@ def test_the_expert_demonstrates_through_the_rig_and_the_scripted_operator_judge
 
 def test_only_a_rig_with_a_simulated_room_has_an_expert(tmp_path):
     rig = _on_the_rooms_own_wire(tmp_path)
+    worlds.allow(f"rig:{rig}")
     assert worlds.expert(f"rig:{rig}") is expert.plan
     text = rig.read_text()
     rig.write_text(text.replace('scene = "franka"', 'scene = "blocks"'))  # other tasks

@@ -25,10 +25,12 @@ def written(folder: Path, *changes: tuple[str, str], beside: str = "") -> Path:
         text = text.replace(old, new)
     path = folder / "rig.toml"
     path.write_text(text + beside)
+    worlds.allow(f"rig:{path}")
     return path
 
 
 def test_the_example_is_a_world_with_a_spec_and_nothing_is_touched():
+    worlds.allow(f"rig:{EXAMPLE}:PickBlock")
     env = worlds.make(f"rig:{EXAMPLE}:PickBlock")
     spec = env.spec
     assert spec.name == f"rig:{EXAMPLE}:PickBlock"
@@ -66,6 +68,7 @@ def test_tasks_and_guard_may_be_files_beside_it_and_are_read_again_when_they_cha
     (tmp_path / "tasks.toml").write_text("[Stack]" + tasks)
     path = tmp_path / "rig.toml"
     path.write_text('guard = "policy.toml"\ntasks = "tasks.toml"\n' + head)
+    worlds.allow(f"rig:{path}")
     world = rig_world(f"rig:{path}")
     assert world is rig_world(f"rig:{path}")
     assert [box.name for box in world.rig.guard.keep_out] == ["camera post"]

@@ -24,6 +24,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from capex import trust
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, CutOff, Invalid, Moved, run_attempt
 from capex.campaign.core import Core
 from capex.campaign.demonstrators import Asked, answering, demonstrator
@@ -172,13 +173,14 @@ class _WaitsOver:
 
 @dataclass(frozen=True)
 class TaskSetup:
-    """What every task takes along: the setup, a prompt of the user's own, and where the driver
-    finds its modules.
+    """What every task takes along: the setup, a prompt of the user's own, where the driver finds
+    its modules, and which of them it may load.
     """
 
     setup: Setup
     template: str | None
     path: tuple[str, ...]
+    allowed: trust.Trust
 
 
 def attempt_elsewhere(
@@ -189,6 +191,7 @@ def attempt_elsewhere(
     actor: Any,
 ) -> PackedAttempt:
     """Run one attempt in a scratch folder of this node and pack it."""
+    trust.hold(given.allowed)
     sys.path += [p for p in given.path if p not in sys.path and os.path.isdir(p)]
     setup, template = given.setup, given.template
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
@@ -279,6 +282,7 @@ class RayCluster:
                 replace(setup, work=replace(setup.work, template=None), known=None),
                 template,
                 tuple(sys.path),
+                trust.held(),
             )
         )
         self._sent: dict[Any, _Sent] = {}

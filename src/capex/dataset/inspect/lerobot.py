@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from capex.dataset.inspect.lerobot_tables import read_table, reading
 from capex.dataset.inspect.model import (
     Claims,
     DatasetFeature,
@@ -25,6 +24,7 @@ from capex.dataset.inspect.pictures import decode_cells
 from capex.dataset.statistics import Stats
 from capex.errors import CapexError, DamagedFile
 from capex.run.files import read_json
+from capex.untrusted import fill
 
 INFO = "meta/info.json"
 # Path templates may name these and nothing else; a template is foreign text.
@@ -32,22 +32,11 @@ PLACES = ("chunk_index", "file_index", "video_key", "episode_chunk", "episode_in
 ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "large_string": "string"}
 
 
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """DamagedFile for whatever a broken Parquet file makes pyarrow raise."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise DamagedFile(path, "it is missing") from None
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise DamagedFile(path, said[:200]) from None
-
-
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a small Parquet file."""
+    table = read_table(path)
     with reading(path):
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
 
@@ -66,8 +55,8 @@ def place(root: Path, info: Mapping[str, Any], template: str, **numbers: Any) ->
     """A path of info.json's templates, which must stay within the dataset."""
     pattern = info.get(template)
     try:
-        path = root / str(pattern).format(**dict.fromkeys(PLACES, 0) | numbers)
-    except (KeyError, IndexError, ValueError, AttributeError):
+        path = root / fill(str(pattern), dict.fromkeys(PLACES, 0) | numbers)
+    except ValueError:
         raise CapexError(
             f"{root / INFO} has the {template} {pattern!r}; it may name {', '.join(PLACES)}"
         ) from None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from capex.dataset.features import SUBTASK
 from capex.dataset.inspect import lerobot
+from capex.dataset.inspect.lerobot_tables import read_table, reading
 from capex.dataset.inspect.model import Claims, Entry, Findings
 from capex.dataset.inspect.pictures import decode_cells
 from capex.errors import DamagedFile
@@ -36,8 +35,8 @@ def _check_depth(root: Path, paths: list[Path], frames: int | None, findings: Fi
     for path in paths:
         file = path.relative_to(root).as_posix()
         try:
-            with lerobot.reading(path):
-                table = pq.read_table(path)
+            with reading(path):
+                table = read_table(path)
                 indices += table["index"].to_pylist()
         except DamagedFile as damage:
             findings.add("files", f"{file} cannot be read: {damage.reason}")

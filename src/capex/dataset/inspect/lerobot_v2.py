@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from capex.dataset.inspect import lerobot
 from capex.dataset.inspect.lerobot_extras import check_extras
+from capex.dataset.inspect.lerobot_tables import read_table
 from capex.dataset.inspect.model import Entry, Findings, Frames
 from capex.dataset.inspect.pictures import Videos
 from capex.dataset.statistics import Stats
 from capex.errors import DamagedFile
-from capex.run.files import read_json
+from capex.untrusted import lines, loads, read_json
 
 EPISODES, TASKS, STATS = "meta/episodes.jsonl", "meta/tasks.jsonl", "meta/stats.json"
 EPISODE_STATS = "meta/episodes_stats.jsonl"  # from v2.1 on, instead of meta/stats.json
@@ -61,8 +59,7 @@ class LeRobotV2:
         for entry in self.entries:
             path = self.path / entry.file
             try:
-                with lerobot.reading(path):
-                    table = pq.read_table(path)
+                table = read_table(path)
             except DamagedFile as damage:
                 self._findings.add("files", f"{entry.file} cannot be read: {damage.reason}")
                 continue
@@ -150,10 +147,9 @@ class LeRobotV2:
             if not missing_is_fine:
                 self._findings.add("files", f"{name} is missing")
             return []
-        text = path.read_text(encoding="utf-8", errors="replace")
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(lines(path), start=1):
             try:
-                row = json.loads(line) if line.strip() else None
+                row = loads(line) if line.strip() else None
             except ValueError as error:
                 self._findings.add("files", f"{name}, line {number} is no JSON: {error}")
                 continue

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from capex.dataset.inspect import lerobot
 from capex.dataset.inspect.lerobot_extras import check_extras
+from capex.dataset.inspect.lerobot_tables import open_table, read_groups, reading
 from capex.dataset.inspect.model import Entry, Findings, Frames, FrameShot
 from capex.dataset.inspect.pictures import Videos
 from capex.dataset.statistics import Stats
@@ -66,8 +67,7 @@ class LeRobotV3:
         if not 0 <= index < len(self.entries):
             raise CapexError(f"{self.path} has {len(self.entries)} episodes; there is no {index}")
         file = self.entries[index].file
-        with lerobot.reading(self.path / file):
-            table = pq.read_table(self.path / file, filters=[("episode_index", "=", index)])
+        table = _rows_of(self.path / file, index)
         at, features = (self.path, file, index), self.claims.features
         looking = Videos(self.path, float(self._info["fps"]), self._findings, enters=True)
         later = {n: f for n, f in features.items() if f.kind != "number"}
@@ -84,15 +84,14 @@ class LeRobotV3:
     def _tables(self, file: str) -> Iterator[tuple[int, pa.Table]]:
         """The rows of each episode in a file; one row group at a time is in memory."""
         path = self.path / file
-        with lerobot.reading(path):
-            opened = pq.ParquetFile(path)
-            groups = opened.num_row_groups
+        opened = open_table(path)
+        groups = opened.num_row_groups
         lerobot.check_columns(opened.schema_arrow, file, self.claims.features, self._findings)
         pending: list[pa.Table] = []
         current = -1
         for group in range(groups):
-            with lerobot.reading(path):
-                table = opened.read_row_group(group)
+            table = read_groups(opened, path, groups=[group])
+            with reading(path):
                 indices = table["episode_index"].to_numpy()
                 indices = np.asarray(indices).astype(np.int64)
             cuts = [0, *(np.flatnonzero(np.diff(indices)) + 1), len(indices)]
@@ -199,3 +198,16 @@ class LeRobotV3:
             self._findings.add("files", f"{STATS} is missing, which LeRobot normalizes by")
             return {}
         return lerobot.read_stats(self.path / STATS, self._findings)
+
+
+def _rows_of(path: Path, index: int) -> pa.Table:
+    """The rows of one episode; of the other row groups only the episodes' numbers are read."""
+    opened, tables = open_table(path), []
+    for group in range(opened.num_row_groups):
+        numbers = read_groups(opened, path, ["episode_index"], [group])["episode_index"]
+        with reading(path):
+            mine = pc.equal(numbers, index)
+            found = pc.any(mine).as_py()
+        if found:
+            tables.append(read_groups(opened, path, groups=[group]).filter(mine))
+    return pa.concat_tables(tables) if tables else read_groups(opened, path, groups=[])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from capex.dataset.inspect.model import Dataset, Findings
 from capex.errors import CapexError
-from capex.run.files import read_json
+from capex.untrusted import read_json, require_plain_tree
 
 HDF5 = (".hdf5", ".h5")
 
@@ -18,6 +18,8 @@ def open_dataset(path: Path, findings: Findings) -> Dataset:
     """
     if not path.exists():
         raise CapexError(f"there is no {path}; give the folder of a dataset")
+    if path.is_dir():
+        require_plain_tree(path)
     files = sorted(p for p in path.iterdir() if p.suffix in HDF5) if path.is_dir() else [path]
     if path.is_dir() and (path / "meta" / "info.json").is_file():
         return _open_lerobot(path, findings)

@@ -4,7 +4,6 @@ many.
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -15,16 +14,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image as Picture
 
 from capex.dataset.inspect.model import Findings, FrameShot
 from capex.errors import DamagedFile
+from capex.untrusted import picture, read_bytes, within
 from capex.worlds.video import decode
 
-UNDECODABLE = (
-    *(OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error),
-    Picture.DecompressionBombError,
-)
+UNDECODABLE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error)
 
 
 def decode_cells(cells: Iterable[Any], root: Path) -> Iterator[FrameShot]:
@@ -33,24 +29,31 @@ def decode_cells(cells: Iterable[Any], root: Path) -> Iterator[FrameShot]:
         content, path = (
             (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (cell, "")
         )
-        if content is None and path and (root / path).is_file():
-            content = (root / path).read_bytes()
+        if content is None and path:
+            content = _content(root, path)
         if not isinstance(content, bytes):
             yield FrameShot(
                 None, f"the picture {path} is missing" if path else "there is no picture"
             )
             continue
         try:
-            with Picture.open(io.BytesIO(content)) as picture:
-                picture.load()
-                plain = picture.mode in ("RGB", "L", "F") or picture.mode.startswith("I")
-                pixels = np.asarray(picture if plain else picture.convert("RGB"))
+            shown = picture(content)
+            plain = shown.mode in ("RGB", "L", "F") or shown.mode.startswith("I")
+            pixels = np.asarray(shown if plain else shown.convert("RGB"))
         except UNDECODABLE as error:
             yield FrameShot(
                 None, f"the picture cannot be decoded ({type(error).__name__}: {error})"
             )
             continue
         yield FrameShot(pixels)
+
+
+def _content(root: Path, path: object) -> bytes | None:
+    """The picture file of a dataset that a cell names; None where there is none within it."""
+    try:
+        return read_bytes(within(root, str(path)))
+    except (OSError, ValueError, DamagedFile):
+        return None
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,9 @@ import numpy as np
 
 from capex.dataset.inspect.model import Claims, DatasetFeature, Entry, Findings, Frames, FrameShot
 from capex.errors import CapexError, DamagedFile
+from capex.untrusted import FILE_MOST, loads, opened
 
+PACKED_MOST = 1100  # bytes that one stored byte can stand for: deflate's limit
 # What h5py raises for files that are cut short or damaged.
 DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
 
@@ -34,7 +36,9 @@ class Robomimic:
         self.path, self._findings, self.files = path.parent, findings, 1
         self._name = path.name
         with _reading(path):
+            opened(path).close()
             self._file = h5py.File(path, "r")
+            _require_own(self._file, path)
             if "data" not in self._file or not isinstance(self._file["data"], h5py.Group):
                 raise CapexError(
                     f"{path} has no group /data; robomimic's demonstrations are /data/demo_0 .."
@@ -92,7 +96,7 @@ class Robomimic:
         for name in sorted(groups.get("train", set()) & groups.get("valid", set())):
             self._findings.add("order", f"{self._name}: {name} is in mask/train and mask/valid")
         try:
-            json.loads(str(self._data.attrs["env_args"]))
+            loads(str(self._data.attrs["env_args"]))
         except (KeyError, ValueError):
             self._findings.warn(
                 "files", f"{self._name}: /data has no env_args in JSON, which robomimic reads"
@@ -142,6 +146,34 @@ class Robomimic:
         return Frames(entry.index, self._name, entry.length, numbers, pictures)
 
 
+def _require_own(file: h5py.File, path: Path) -> None:
+    """DamagedFile where a file takes in another one: by a link, or as the numbers of an array; or
+    where an array is larger than what is read.
+    """
+    groups, seen = [file["/"]], set()
+    while groups:
+        group = groups.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                raise DamagedFile(path, f"{group.name} links to another file, {link.filename}")
+            if isinstance(link, h5py.SoftLink):
+                continue
+            item = group[name]
+            if isinstance(item, h5py.Dataset):
+                if item.external or item.is_virtual:
+                    raise DamagedFile(path, f"{item.name} takes its numbers from another file")
+                whole = math.prod(item.shape or ()) * item.dtype.itemsize
+                stored = item.id.get_storage_size()
+                by_frame = _feature(item.name, item).kind != "number"
+                size = whole // max(1, item.shape[0]) if by_frame and item.shape else whole
+                if size > FILE_MOST or (whole > FILE_MOST and whole > PACKED_MOST * stored):
+                    raise DamagedFile(path, f"{item.name} has {whole:,} bytes; too many to be read")
+            elif isinstance(item, h5py.Group) and item.id.__hash__() not in seen:
+                seen.add(item.id.__hash__())
+                groups.append(item)
+
+
 def _number(name: str) -> tuple[int, str]:
     digits = re.findall(r"\d+", name)
     return (int(digits[-1]) if digits else -1, name)
@@ -149,7 +181,7 @@ def _number(name: str) -> tuple[int, str]:
 
 def _json(demo: h5py.Group, attribute: str) -> dict[str, Any]:
     try:
-        loaded = json.loads(str(demo.attrs.get(attribute, "{}")))
+        loaded = loads(str(demo.attrs.get(attribute, "{}")))
     except ValueError:
         return {}
     return loaded if isinstance(loaded, dict) else {}

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from capex import trust
 from capex.errors import CapexError, StateMismatch, Unsupported
 from capex.pose import Array
+from capex.processes import safe_path
 from capex.worlds import ArmCommand, Command, EnvFactory, Start
 from capex.worlds.contract.trial import (
     PIXELS,
@@ -268,8 +270,11 @@ def another_process_agrees(t: WorldTrial) -> str:
     t.run(t.script(seed=7))
     state, pixels = t.bits()
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
-        theirs = pool.submit(_rollout, t.factory, t.start, t.ticks, 7).result()
+    allowed = (trust.held(),)
+    with ProcessPoolExecutor(1, spawn, initializer=trust.hold, initargs=allowed) as pool:
+        with safe_path():
+            rolling = pool.submit(_rollout, t.factory, t.start, t.ticks, 7)
+        theirs = rolling.result()
     when = "in a spawned process, after the same commands from the same start"
     require_same_bits((state, pixels), theirs, when)
     combined = hashlib.sha256("".join([state, *pixels.values()]).encode()).hexdigest()

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from capex import trust
 from capex.errors import CapexError
 from capex.worlds import RIG, Env, Need, Planner, TaskInfo
-from capex.worlds.rigs.parse import find_rig, read_rig
+from capex.worlds.rigs.parse import PACKAGED, find_rig, read_rig
 from capex.worlds.rigs.rigfile import RigFile
 
 
@@ -53,8 +54,12 @@ _BESIDE: dict[str, tuple[Path, ...]] = {}  # the files that a rig file named whe
 
 
 def rig_world(world: str) -> RigWorld:
-    """The world of a rig file, by rig:FILE; read again when one of its files has changed."""
+    """The world of a rig file, by rig:FILE; read again when one of its files has changed. A file
+    that is not part of the package must have been permitted: it names programs and modules.
+    """
     path = find_rig(world.removeprefix(RIG)).resolve()
+    if path.parent != PACKAGED.resolve():
+        trust.require_rig(path)
     key = _stamps(path)
     if key not in _WORLDS:
         rig = read_rig(path)

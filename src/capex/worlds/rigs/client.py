@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from capex.errors import CapexError, RigFault
-from capex.processes import set_niceness
+from capex.processes import SAFE_PATH, set_niceness
 from capex.worlds import Command
 from capex.worlds.rigs import locks
 from capex.worlds.rigs.drivers import ArmFacts
@@ -196,7 +196,7 @@ def _start(rig: RigFile, theirs: socket.socket, log: IO[bytes]) -> subprocess.Po
     return subprocess.Popen(
         [program, "-m", "capex.worlds.rigs.rigprocess", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
-        env={**os.environ, "PYTHONPATH": import_path(program)},
+        env={**os.environ, **SAFE_PATH, "PYTHONPATH": import_path(program)},
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

@@ -35,10 +35,12 @@ OFF = "off"  # TOML has no null
 
 
 def find_rig(name: str) -> Path:
-    """The rig file of a path, or of the name of one in the package."""
+    """The rig file of a name in the package, or of a path. The package's own come first: a file of
+    that name in the current folder may be anybody's.
+    """
     path = Path(name).expanduser()
     packaged = PACKAGED / f"{name}.toml"
-    if NAME.fullmatch(name) and not path.is_file() and packaged.is_file():
+    if NAME.fullmatch(name) and packaged.is_file():
         return packaged
     if path.is_file():
         return path

@@ -13,6 +13,7 @@ from typing import Any
 
 import capex
 from capex.errors import CapexError, RigFault
+from capex.processes import SAFE_PATH
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.room.faults import require_fault
 
@@ -34,7 +35,7 @@ def prepare(rig: RigFile) -> tuple[RigFile, Callable[[], None]]:
         [sys.executable, "-m", "capex.worlds.rigs.room.server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": _path()},
+        env={**os.environ, **SAFE_PATH, "PYTHONPATH": _path()},
         start_new_session=True,  # Ctrl-C is for whoever started it
         text=True,
     )

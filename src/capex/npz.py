@@ -21,13 +21,21 @@ import numpy.typing as npt
 
 from capex.errors import CapexError
 
+
+class NotReadable(CapexError):
+    """An archive whose arrays are not read; the sentence says why."""
+
+
 ReadHeader = Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]
 HEADERS: dict[tuple[int, int], ReadHeader] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's own; these unpack piece by piece
-DAMAGED_ZIP = (zlib.error, zipfile.BadZipFile, struct.error, EOFError, OSError, RuntimeError)
+DAMAGED_ZIP = (
+    *(zlib.error, zipfile.BadZipFile, struct.error, EOFError, OSError, RuntimeError),
+    MemoryError,
+)
 DAMAGED_HEADER = (ValueError, TypeError, KeyError, OverflowError, SyntaxError, tokenize.TokenError)
 
 
@@ -38,10 +46,10 @@ def read_npz(source: IO[bytes] | Path, most_bytes: int) -> dict[str, npt.NDArray
             entries = archive.infolist()
             total = sum(entry.file_size for entry in entries)
             if total > most_bytes:
-                raise CapexError(f"it unpacks to {total} bytes; at most {most_bytes} are read")
+                raise NotReadable(f"it unpacks to {total} bytes; at most {most_bytes} are read")
             return {e.filename.removesuffix(".npy"): _array(archive, e) for e in entries}
     except (*DAMAGED_ZIP, *DAMAGED_HEADER) as error:
-        raise CapexError(f"it is no .npz archive ({error or type(error).__name__})") from None
+        raise NotReadable(f"it is no .npz archive ({error or type(error).__name__})") from None
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
@@ -56,5 +64,5 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> npt.NDArray[Any]
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or any(n < 0 for n in shape) or size != entry.file_size - stream.tell():
             raise ValueError(f"{entry.filename} does not hold the array that it names")
-        values = np.frombuffer(stream.read(size), dtype=dtype)
+        values = np.frombuffer(bytearray(stream.read(size)), dtype=dtype)  # may be changed
         return values.reshape(shape, order="F" if fortran else "C")
