@@ -14,7 +14,7 @@ from capex.run.requests import running_rig
 from capex.run.writing import BEGUN
 from capex.worlds.rigs.stops import stop_address
 from studio_pages import browser as browser
-from studio_pages import free_port, quiet, running_campaign, serving, small_rig, studio_process
+from studio_pages import free_port, quiet, running_campaign, serving, studio_process
 
 TASK = "rig:room:StackBlocks"
 PAGES = ("campaigns", "campaigns/rig", "live", "live/rig", "judge", "arrange", "drive", "dataset")
@@ -124,26 +124,23 @@ def test_a_press_is_sent_until_it_is_confirmed_by_key_and_over_a_reload(browser,
     assert [stop["by"] for stop in record["rig"]["stops"]] == ["the studio"]
 
 
-def test_whoever_drives_a_rig_may_stop_it_and_a_simulated_world_has_no_stop(browser, tmp_path):
-    (tmp_path / "runs").mkdir()
-    world = small_rig(tmp_path)
-    with serving(tmp_path / "runs", drives=(world,)) as address:
-        browser.open(f"{address.url}#/drive/kitchen%3ATurnOnMicrowave/0/human")
-        browser.wait("Boolean(document.querySelector('[name=by]'))")
-        browser.ask("document.querySelector('[name=by]').focus()")
-        browser.type("Ada")
-        browser.click("[name=begin]")
-        browser.wait("document.querySelector('.stage canvas')?.dataset.tick === '0'")
+def begin_to_drive(browser, address, name):
+    browser.open(f"{address.url}#/drive/{name.replace(':', '%3A')}/0/{name.partition(':')[0]}")
+    browser.wait("Boolean(document.querySelector('[name=by]'))")
+    browser.ask("document.querySelector('[name=by]').value = 'Ada'")
+    browser.click("[name=begin]")
+    browser.wait("document.querySelector('.stage canvas')?.dataset.tick === '0'", 120)
+
+
+def test_whoever_drives_a_rig_may_stop_it_and_a_simulated_world_has_no_stop(browser, shm):
+    (shm / "runs").mkdir()
+    with serving(shm / "runs") as address:
+        begin_to_drive(browser, address, "kitchen:TurnOnMicrowave")
         assert browser.ask("document.querySelector('.estop').hidden")
         browser.key("Backspace")
         browser.wait("document.body.innerText.includes('Nothing was kept')")
-        browser.open(
-            f"{address.url}#/drive/{world.replace('/', '%2F').replace(':', '%3A')}%3ALiftBlock/0/rig"
-        )
-        browser.wait("Boolean(document.querySelector('[name=by]'))")
-        browser.ask("document.querySelector('[name=by]').value = 'Ada'")
-        browser.click("[name=begin]")
-        browser.wait("document.querySelector('.stage canvas')?.dataset.tick === '0'", 120)
+        browser.open("about:blank")
+        begin_to_drive(browser, address, "rig:room:LiftBlock")
         browser.wait(f"{BUTTON} !== null")
         browser._call("Input.dispatchKeyEvent", type="keyDown", key="r")
         browser.wait("+document.querySelector('main').dataset.tick >= 3")
@@ -151,8 +148,7 @@ def test_whoever_drives_a_rig_may_stop_it_and_a_simulated_world_has_no_stop(brow
         browser.wait("document.querySelector('main').innerText.includes('stopped by Ada')")
         browser._call("Input.dispatchKeyEvent", type="keyUp", key="r")
         quiet(browser, address)
-    record = stopped_attempt(tmp_path / "runs" / "rig")
-    (stop,) = record["rig"]["stops"]
+    (stop,) = stopped_attempt(shm / "runs" / "rig")["rig"]["stops"]
     assert stop["by"] == "Ada"
     assert stop["step"] >= 3
 
