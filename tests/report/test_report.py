@@ -15,11 +15,16 @@ from PIL import Image
 
 import runs
 from capex import report
+from capex.campaign.forecast import forecast
+from capex.campaign.status import read_status
 from capex.errors import CapexError
 from capex.method.record import Turn
+from capex.report import calibration
 from capex.report.cards import choose_twins, sample
+from capex.report.data import load
 from capex.report.show import brief, duration, number, p_value, percent, significant
 from capex.report.tables import Column, Row, Table, group_row, latex
+from capex.run.files import write_json
 
 pytestmark = pytest.mark.filterwarnings(
     "error::UserWarning"
@@ -110,6 +115,61 @@ def test_tables_escape_what_latex_and_csv_would_read():
     assert latex("τ \N{MINUS SIGN} 1 ≥ …") == r"$\tau$ $-$ 1 $\ge$ \dots{}"
     (row,) = csv.DictReader(table.csv().splitlines())
     assert row == {"x": nasty, "y": "inf", "z": ""}
+
+
+def paths(value, at=()):
+    """Every place in a manifest."""
+    yield at
+    if isinstance(value, dict):
+        for key in value:
+            yield from paths(value[key], (*at, key))
+
+
+def put(value, at, new):
+    if not at:
+        return new
+    return value | {at[0]: put(value[at[0]], at[1:], new)}
+
+
+def test_a_manifest_with_any_field_of_another_type_ends_in_a_sentence(tmp_path):
+    """What status and forecast read, and the numbers of the report."""
+    run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], range(2))
+    runs.fill(run, "CloseFridge", "capex", "10")
+    told = {"run": "x", "changed": [{"name": "arms.capex.tau", "before": "a"}], "episodes": {}}
+    told["episodes"] = {"kitchen--CloseFridge--capex": [0]}
+    sound = run.manifest | {"fork": {"run": "x", "states": ["a"]}, "branched_from": told}
+    sound |= {"fingerprint": {}, "price": None, "versions": {"mujoco": "4"}}
+    arm = {
+        "memory": "chain",
+        "tau": 0.5,
+        "confidence": True,
+        "task_tau": {"kitchen:CloseFridge": 0.4},
+    }
+    sound["settings"] = {"command": "collect", "tasks": ["kitchen:CloseFridge"], "round_size": 1}
+    sound["settings"]["arms"] = {"capex": arm}
+    tried = refused = 0
+    for at in paths(sound):
+        for value in (None, 3, "x", [1]):
+            text = json.dumps(put(sound, at, value))
+            (run.path / "manifest.json").write_text(text)
+            for read in (read_status, lambda path: forecast(path, 5)):
+                try:
+                    found = read(run.path)
+                except CapexError as error:
+                    refused += "manifest.json is damaged: " in str(error)
+                else:
+                    _ = getattr(found, "note", ""), getattr(found, "sentences", ())
+            sources = runs.sources_of(run.path)
+            for source in sources:
+                calibration.calibration(source), calibration.growth(source)
+            tried += 1
+    assert tried > 100
+    assert refused > 100
+    write_json(run.path / "manifest.json", put(sound, ("settings", "arms"), 3))
+    with pytest.raises(CapexError, match=r"settings\.arms is 3; it must be a table$"):
+        read_status(run.path)
+    (problem, *_) = load([run.path]).problems
+    assert "settings.arms is 3; it must be a table. Its settings are not known" in problem
 
 
 def on_disk(folder: Path) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from capex.errors import CapexError
-from capex.run.files import read_json
+from capex.run.files import read_json, whole_folder
 from capex.run.steps import read_steps
 from capex.run.store import Chain, find_run, open_run
 
@@ -139,3 +139,22 @@ def test_what_a_killed_process_left_beside_the_episodes_is_swept(tmp_path):
     lives.kill()
     lives.wait()
     assert [p.name for p in chain.path.rglob(".writing-*")] == [names[1]] * 2
+
+
+def test_folders_that_are_only_named_like_half_written_ones_are_left_alone(tmp_path):
+    """Of a process that is gone they are removed; anything else is not ours."""
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
+    dead = f".writing-{int(gone.stdout)}-set"
+    foreign = [".writing-foo-set", ".writing--set", f".writing-{10**30}-x-set", ".writing-²-set"]
+    for name in (dead, f".writing-{10**30}-set", *foreign):
+        (tmp_path / name).mkdir()
+    with whole_folder(tmp_path / "set") as folder:
+        (folder / "a").touch()
+    assert {p.name for p in tmp_path.iterdir()} == {"set", *foreign}
+    chain = Chain(tmp_path / "chain")
+    for name in (".writing-foo-0007", dead.replace("set", "0007")):
+        (chain.episodes_path / name).mkdir(parents=True)
+    chain.sweep()
+    assert [p.name for p in chain.episodes_path.iterdir()] == [".writing-foo-0007"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from capex.report.rows import CostRow, RunData, RunInfo
 from capex.run import Origin, origins
+from capex.run.store import wrong_field
 from capex.run.summary import Summary
 
 
@@ -19,7 +20,7 @@ class Ancestor:
     """A run that a branch, or the run it was branched from, began with, and its settings."""
 
     origin: Origin
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] | None  # None where what the branch tells of them is garbled
 
 
 def lineage(info: RunInfo) -> list[Ancestor]:
@@ -28,7 +29,8 @@ def lineage(info: RunInfo) -> list[Ancestor]:
     settings = info.settings or {}
     for origin in origins(info.manifest):
         settings = _with_changes_undone(settings, origin.changed)
-        found.append(Ancestor(origin, settings))
+        known = not wrong_field({"settings": settings})
+        found.append(Ancestor(origin, settings if known else None))
     return found
 
 

@@ -285,6 +285,17 @@ MANIFEST_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+def wrong_field(manifest: Mapping[str, Any]) -> str:
+    """What a field of a manifest is and what it must be, of the first that is wrong; or nothing."""
+    for field, (fits, right) in MANIFEST_FIELDS.items():
+        for name, value in _values(manifest, field.split(".")):
+            if not fits(value):
+                given = json.dumps(value)
+                shown = given if len(given) <= 60 else f"{given[:57]}..."
+                return f"{name} is {shown}; it must be {right}"
+    return ""
+
+
 def _values(value: Any, names: Sequence[str], before: str = "") -> Iterator[tuple[str, Any]]:
     """The values at a path within tables, by their names."""
     if not names:
@@ -324,14 +335,8 @@ class Run:
         """
         require_plain(self.path)
         manifest = read_json(self.path / "manifest.json")
-        for field, (fits, right) in MANIFEST_FIELDS.items():
-            for name, value in _values(manifest, field.split(".")):
-                if not fits(value):
-                    given = json.dumps(value)
-                    shown = given if len(given) <= 60 else f"{given[:57]}..."
-                    raise DamagedFile(
-                        self.path / "manifest.json", f"{name} is {shown}; it must be {right}"
-                    )
+        if wrong := wrong_field(manifest):
+            raise DamagedFile(self.path / "manifest.json", wrong)
         return manifest
 
 
