@@ -335,6 +335,7 @@ def test_an_own_world_draws_with_mujoco_where_there_is_no_display(tmp_path, load
     script = f"""from capex import worlds
 from capex.worlds import Start
 {first}
+worlds.allow("own.table")
 env = worlds.make("own.table:Touch")
 env.reset(Start("Touch", 0))
 for _ in range(2):

@@ -51,7 +51,9 @@ def test_a_camera_with_depth_has_what_locate_pixel_needs(copied: Path) -> None:
     rig = read_rig(copied)
     for camera in rig.cameras:
         assert not camera.depth or camera.extrinsics is not None, camera.name
-    env = worlds.make(f"rig:{copied}:{next(iter(rig.tasks))}")
+    name = f"rig:{copied}:{next(iter(rig.tasks))}"
+    worlds.allow(name)
+    env = worlds.make(name)
     offered = {camera.name for camera in env.spec.cameras if camera.depth}
     assert offered == {camera.name for camera in rig.cameras if camera.depth}
     assert env.spec.depth == bool(offered)
