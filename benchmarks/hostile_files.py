@@ -770,7 +770,8 @@ def one(folder: Path, number: int, kind: str, family: str) -> None:
         sys.path.insert(0, str(here))
     from capex import cli
 
-    if kind not in ("checkpoint", "lerobot", "dataset") and "module as world" not in family:
+    with_torch = any(words[0] in ("learn", "train", "evaluate") for words in commands(case))
+    if not with_torch:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + 2 * SPACE, used + 2 * SPACE))
 

@@ -91,20 +91,20 @@ def set_niceness(niceness: int) -> int:
 # A Python process that is started with this looks for no module in the current folder, which may be
 # a stranger's run; without it the folder would come before everything else.
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
-_starting = threading.Lock()
 
 
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
-    """For processes that multiprocessing starts, whose environment is ours."""
-    with _starting:
-        before = {name: os.environ.get(name) for name in SAFE_PATH}
-        os.environ.update(SAFE_PATH)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+    """For processes that others start in our name, multiprocessing or a package as it is imported:
+    their environment is ours.
+    """
+    before = {name: os.environ.get(name) for name in SAFE_PATH}
+    os.environ.update(SAFE_PATH)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def spawn(target: Callable[..., None], *args: Any, daemon: bool = True) -> Worker:

@@ -25,7 +25,7 @@ JSON_MOST = 32 * 2**20  # bytes of one JSON text; a record of a long episode has
 FILE_MOST = 256 * 2**20  # bytes of a file that is read whole
 DEPTH_MOST = 64  # levels of lists and objects; a record has nine
 PIXELS_MOST = 32 * 2**20  # of one picture or one frame of a video
-PICTURES = ("PNG", "JPEG", "WEBP")
+PICTURES = ("PNG", "JPEG", "WEBP", "TIFF")  # TIFF: depth of LeRobot v3.1
 LINK, NO_FILE = "it is a link, and links are not followed", "it is no regular file"
 # What each byte of a JSON text adds to the depth; brackets within texts are counted, too.
 _STEP = np.zeros(256, np.int8)
@@ -49,11 +49,16 @@ def opened(path: Path) -> IO[bytes]:
     return open(handle, "rb")
 
 
+def no_links(path: str, flags: int) -> int:
+    """Opens a file for `open`, to write or to lock; a link is an OSError and leads nowhere."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def read_bytes(path: Path, most: int = FILE_MOST) -> bytes:
     """What a file holds; DamagedFile where that is more than `most` bytes."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(most + 1) if size <= most else b""
+        content = file.read(size + 1) if size <= most else b""  # reading takes what is asked for
     if max(size, len(content)) > most:
         raise DamagedFile(path, f"it has {size:,} bytes; at most {most:,} are read")
     return content

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from capex.models.exchanges import LOG, read_log
 from capex.run import read_record
 from capex.run.forks import KEY, Fork
 from capex.run.steps import read_steps
+from capex.untrusted import read_bytes
 
 # Where the observation's page holds the model's notes.
 NOTES, AFTER_NOTES = "\nYour notes: ", "\nYour last acts"
@@ -39,7 +39,7 @@ class Begun:
             copied = folder / pictures.IMAGES / kept.name
             if kept.is_file() and not copied.exists():
                 copied.parent.mkdir(exist_ok=True)
-                shutil.copyfile(kept, copied)
+                copied.write_bytes(read_bytes(kept))
         return {KEY: self.fork.as_json()}
 
     def _notes(self, record: EpisodeRecord) -> str:

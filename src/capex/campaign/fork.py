@@ -31,9 +31,10 @@ from capex.campaign.fork_run import ForkedRun, open_forks
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.recall import recall
+from capex.campaign.settings import recorded_methods
 from capex.errors import CapexError
 from capex.method.memory import Memory
-from capex.method.presets import PRESETS, MethodSettings
+from capex.method.presets import PRESETS
 from capex.method.record import TAKEOVERS, EpisodeRecord
 from capex.models import Model, Sampling
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode
@@ -105,7 +106,7 @@ def fork(
         )
     first = origins[0].episode.record
     with ExitStack() as stack:
-        arms = _methods(held)
+        arms = recorded_methods(held)
         config = _as_before(Path(run), held, origins, model, options.get("arm"), stack)
         began: Any = {"starts": (first.start,), "seed": first.seed}
         ready = prepare(
@@ -162,7 +163,7 @@ class _Finder:
     """
 
     def __init__(self, run: Path, manifest: Mapping[str, Any]):
-        self._run, self._methods = run, _methods(manifest)
+        self._run, self._methods = run, recorded_methods(manifest)
         self._round_size = manifest.get("settings", {}).get("round_size", 1)
         self._chains: dict[str, LoadedChain] = {}
         self._memories: dict[Path, Memory] = {}
@@ -226,12 +227,6 @@ class _Finder:
             loaded = self._chains[chain.name]
             self._memories[episode.path] = recall(loaded, episode, method, self._round_size)
         return self._memories[episode.path]
-
-
-def _methods(manifest: Mapping[str, Any]) -> dict[str, MethodSettings]:
-    """The methods of the run that is forked; none where no model was asked."""
-    arms = manifest.get("settings", {}).get("arms") or {}
-    return {name: MethodSettings(**{"name": name, **arm}) for name, arm in arms.items()}
 
 
 def _as_before(

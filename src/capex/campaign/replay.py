@@ -23,6 +23,7 @@ from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attemp
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
+from capex.campaign.settings import recorded_methods
 from capex.errors import CapexError, DamagedFile
 from capex.method.hooks import Limits
 from capex.method.memory import Memory
@@ -164,15 +165,14 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
             " run of a `capex collect`"
         )
+    methods = recorded_methods(run.manifest)
     for name in settings["tasks"]:
         refuse_repeating(worlds.split_name(name)[0], "capex replay")
     for damage in run.damaged:
         yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
-        if chain.arm in settings["arms"]:
-            yield from _replay_chain(
-                run, chain, MethodSettings(**settings["arms"][chain.arm]), recorded_images
-            )
+        if chain.arm in methods:
+            yield from _replay_chain(run, chain, methods[chain.arm], recorded_images)
         else:
             yield from (
                 Replayed(e.path, skipped="not an arm of this campaign") for e in chain.episodes

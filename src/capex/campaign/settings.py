@@ -249,6 +249,15 @@ def _identity(method: MethodSettings) -> dict[str, Any]:
     return {k: v for k, v in asdict(method).items() if k not in later or v}
 
 
+def recorded_methods(manifest: Mapping[str, Any]) -> dict[str, MethodSettings]:
+    """The methods of a run by name, as its manifest has them; none where no model was asked."""
+    try:
+        arms = manifest.get("settings", {}).get("arms") or {}
+        return {name: MethodSettings(**{"name": name, **arm}) for name, arm in arms.items()}
+    except (TypeError, AttributeError) as error:
+        raise CapexError(f"the arms in the run's manifest.json cannot be read ({error})") from None
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """A TOML file as a mapping; one that cannot be read is refused with a sentence."""
     try:

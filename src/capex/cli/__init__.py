@@ -36,6 +36,7 @@ from capex.cli.students import Evaluate, PolicyCommand, Study, Train
 from capex.cli.studio import StudioCommand
 from capex.cli.values import refuse_wrong_values
 from capex.errors import CapexError, UnknownName
+from capex.processes import safe_path
 
 # The sections of `capex --help`, in the order in which a newcomer needs them: command -> its
 # dataclass and its line there.
@@ -182,7 +183,8 @@ def main() -> None:
     try:
         command = parse()
         permit(command)
-        status: int = command.run()
+        with safe_path():
+            status: int = command.run()
     except CapexError as error:
         errors.print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
         status = 2

@@ -159,7 +159,7 @@ class Calibrate:
 
     def run(self) -> int:
         """Print the sweep and the choice, write the file."""
-        from capex.method.presets import MethodSettings
+        from capex.campaign.settings import recorded_methods
         from capex.report.sections.counterfactual import choice_table, sweep_table
         from capex.report.tau import choices, settings_file, sweep
         from capex.run.files import write_bytes
@@ -177,8 +177,8 @@ class Calibrate:
         chosen = [(f, choices(f, self.miss_cost)) for f in found]
         print_report_table(console, sweep_table([(f, sweep(f.whole)) for f in found]))
         print_report_table(console, choice_table(chosen))
-        arms = settings["arms"]
-        methods = [(MethodSettings(**arms[f.source.arm]), line) for f, line in chosen]
+        arms = recorded_methods({"settings": settings})
+        methods = [(arms[f.source.arm], line) for f, line in chosen]
         note = (
             f"Commit thresholds from {self.run_directory} by capex calibrate: the most waypoints"
             f" reached less {self.miss_cost:g} x those missed; where the gain is not sure, as used."

@@ -36,7 +36,7 @@ from capex.models import (
 )
 from capex.models.pictures import ImageFormat
 from capex.models.redact import NO_SECRETS, scrubbed_line, secrets
-from capex.untrusted import lines, loads
+from capex.untrusted import lines, loads, no_links
 
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
@@ -156,7 +156,9 @@ def append(path: Path, lines: bytes, *, flush: bool = True) -> None:
     disk takes in part nothing stays, as far as it lets go of it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab", buffering=0) as out:  # a buffer would be written again as it is closed
+    with open(
+        path, "ab", buffering=0, opener=no_links
+    ) as out:  # a buffer would be written again as it is closed
         end = os.fstat(out.fileno()).st_size
         try:
             if (written := out.write(lines)) != len(lines):

@@ -75,7 +75,8 @@ def find(folder: Path, sha256: str) -> Path:
     if re.fullmatch(r"[0-9a-f]{1,64}", sha256) is None:  # a log may name anything
         raise DamagedFile(folder, f"'{sha256[:80]}' is no hash of a picture")
     paths = [folder / f"{sha256}.{form}" for form in FORMATS]
-    return next((path for path in paths if path.is_file()), paths[0])
+    there = (path for path in paths if path.is_file() and not path.is_symlink())
+    return next(there, paths[0])
 
 
 def read_png(path: Path) -> bytes:

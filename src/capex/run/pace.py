@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from capex.errors import CapexError
 from capex.run.files import lock
-from capex.untrusted import loads
+from capex.untrusted import loads, no_links
 
 T = TypeVar("T")
 PACE = "pace.json"
@@ -68,7 +68,7 @@ class Pace:
 
     def _with_sent(self, do: Callable[[list[list[float]]], T]) -> T:
         try:
-            with open(self._path, "a+", encoding="ascii") as file:
+            with open(self._path, "a+", encoding="ascii", opener=no_links) as file:
                 if not lock(file, patience_s=LOCK_S):
                     raise CapexError(f"{self._path} is held by another process; {UNSENT}")
                 file.seek(0)

@@ -26,7 +26,7 @@ from capex.errors import BudgetExceeded, CapexError, Unsupported
 from capex.models import NO_TOKENS, Usage
 from capex.run.files import flush_folder
 from capex.run.pace import PACE, Pace, Rate, Turn
-from capex.untrusted import loads
+from capex.untrusted import loads, no_links
 
 if sys.platform != "win32":
     import fcntl
@@ -257,7 +257,7 @@ class Spend:
         """Take in what was appended since the last look."""
         with self._guard:
             try:
-                with open(self.path, "rb", buffering=0) as file:
+                with open(self.path, "rb", buffering=0, opener=no_links) as file:
                     self._catch_up(file)
             except FileNotFoundError:
                 if self._read:
@@ -277,7 +277,7 @@ class Spend:
                 " in WSL"
             )
         try:
-            with open(self.path, "a+b", buffering=0) as file:
+            with open(self.path, "a+b", buffering=0, opener=no_links) as file:
                 with self._guard:
                     # Released by closing, and by the kernel at a kill.
                     fcntl.flock(file, fcntl.LOCK_EX)

@@ -47,7 +47,7 @@ from capex.run.machine import fingerprint, revision, versions
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
 from capex.run.writing import WRITERS, EpisodeWriter, keep_begun, next_numbered
-from capex.untrusted import read_bytes, require_plain
+from capex.untrusted import no_links, read_bytes, require_plain
 
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
@@ -161,13 +161,13 @@ class Chain:
         write.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / ".owner", "a", encoding="ascii") as owner:
+        with open(self.path / ".owner", "a", encoding="ascii", opener=no_links) as owner:
             if not lock(owner):
                 raise CapexError(
                     f"{self.path} is being written by another process; wait for it or choose"
                     " another --out"
                 )
-            with open(self.path / WRITERS, "a", encoding="ascii") as writers:
+            with open(self.path / WRITERS, "a", encoding="ascii", opener=no_links) as writers:
                 if not lock(writers, patience_s=ORPHANS_S):
                     raise CapexError(
                         f"{self.path} is still being written by a worker of a killed command; wait"

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile
 from capex.run.files import flush_folder
-from capex.untrusted import lines, loads
+from capex.untrusted import lines, loads, no_links
 
 VERDICTS = "verdicts.jsonl"
 OPINIONS = "opinions.jsonl"
@@ -68,7 +68,7 @@ def append_verdict(episode_dir: Path, verdict: Verdict, *, second: bool = False)
     file = OPINIONS if second else VERDICTS
     path = episode_dir / file
     text = json.dumps(asdict(verdict), ensure_ascii=False) + "\n"
-    with open(path, "ab+") as out:
+    with open(path, "ab+", opener=no_links) as out:
         # A line that a kill tore is ended, so that it spoils no other.
         if out.tell() and not _ends_whole(path):
             out.write(b"\n")

@@ -23,6 +23,7 @@ from capex import trust
 from capex.errors import CapexError, GLUnavailable, UnknownName, Unsupported
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
+from capex.processes import safe_path
 from capex.worlds.pinhole import CameraModel as CameraModel
 from capex.worlds.pinhole import DepthImage as DepthImage
 from capex.worlds.spec import DEFAULT_IMAGE_SIZE as DEFAULT_IMAGE_SIZE
@@ -348,7 +349,8 @@ def _module(world: str):  # type: ignore[no-untyped-def]
         valid = ", ".join(GL_BACKENDS)
         raise GLUnavailable(f"MUJOCO_GL is '{backend}'; valid: {valid}, or leave it unset")
     if world in WORLDS:
-        return importlib.import_module(WORLDS[world])
+        with safe_path():  # of what it imports, glfw runs Python on the way
+            return importlib.import_module(WORLDS[world])
     trust.require_module(world, "world")
     try:
         module = importlib.import_module(world)

@@ -18,6 +18,7 @@ from capex.dataset.inspect.model import Dataset, Entry, Findings
 from capex.dataset.inspect.opening import open_dataset
 from capex.dataset.inspect.report import DatasetReport, Status, report
 from capex.run.reading import digests
+from capex.untrusted import within
 from capex.worlds.proprioception import quaternions
 
 Tell = Callable[[int, int], None]  # frames done, frames in all
@@ -195,7 +196,12 @@ class _Check:
                 self._compare_run(entry, self.runs)
 
     def _compare_run(self, entry: Entry, runs: Path) -> None:
-        episode = runs / str(entry.provenance.get("episode"))
+        named = str(entry.provenance.get("episode"))
+        try:
+            episode = within(runs, named)
+        except ValueError as error:
+            self.findings.add("certificates", f"{entry.name}: {error}")
+            return
         if not (episode / "record.json").is_file() or not (episode / "steps.npz").is_file():
             said = f"{entry.name} comes from {episode}, which is not there"
             self.findings.add("certificates", said)
