@@ -119,7 +119,7 @@ def test_damaged_frames_are_named_and_left_out(tmp_path):
     assert exported.datasets[0].demonstrations == 1
     first, second, third = (row.reason for row in exported.left_out)
     assert first == "000003.jpg is damaged: it is missing"
-    assert second.startswith("index.npz is damaged: it cannot be read")
+    assert second.startswith("index.npz is damaged: its arrays cannot be read")
     assert third == (
         "frames is damaged: there are neither saved states nor recorded frames to make pictures"
         " from"
