@@ -298,7 +298,7 @@ def test_the_commands_say_it_and_go_on(damaged):
     results = {}
     for words in (
         ["repair", str(damaged), "--dry-run"],
-        ["replay", str(damaged)],
+        ["replay", str(damaged), "--allow-module", "lab.world"],
         ["repair", str(damaged)],
         ["repair", str(damaged)],
     ):

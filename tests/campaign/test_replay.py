@@ -44,7 +44,7 @@ def test_a_campaign_replays_to_the_last_bit(run, shm):
     assert len(results) == 8
     assert _differences(run.path) == []
     before = contents(run.path)
-    process = cli("replay", str(run.path))
+    process = cli("replay", str(run.path), "--allow-module", "lab.world")
     out, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "8 episodes replayed, all the same" in out

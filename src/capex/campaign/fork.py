@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from capex import models, worlds
+from capex import models, trust, worlds
 from capex.campaign.begun import Begun
 from capex.campaign.check import work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
@@ -273,7 +273,8 @@ def _model_again(name: str) -> str:
     """The model of the run that is forked. One that names a server, a file or a module is used only
     where the user names it: the run may be anybody's, and a server gets the user's key.
     """
-    if name.partition(":")[0] not in models.WELL_KNOWN:
+    kind = name.partition(":")[0]
+    if kind not in models.WELL_KNOWN and kind not in trust.held().modules:
         raise CapexError(
             f"the run was made by the model '{name}', which names a server, a file or a module; if"
             f" you trust it, say --model {shlex.quote(name)}"
