@@ -85,6 +85,9 @@ class Tally:
         assert len(self.attempts) == self.sent - 1
         self.attempts.append(attempt)
 
+    def waiting(self) -> None:
+        pass
+
 
 def client(
     wire_name: str, server: WireServer, clock: FakeClock | None = None, **settings: Any
