@@ -692,6 +692,7 @@ def commands(case: Case) -> Iterator[list[str]]:
         yield ["judge", thing, "--csv-template", f"{out}-judge.csv"]
         yield ["repair", thing, "--dry-run"]
         small = ["--size", "32", "32"]
+        brief = ["--starts", "3", "--horizon", "2", "--policies", "act", "--size", "64", "64"]
         forks = ["--out", f"{out}/forks", "--decisions", "1", "--yes"]
         slow = [
             ["report", thing, "--out", f"{out}/report", "--strips", "2"],
@@ -703,7 +704,7 @@ def commands(case: Case) -> Iterator[list[str]]:
             ["counterfactual", thing],
             ["calibrate", thing],
             ["fork", thing, f"{CHAIN}/0@1", *forks],
-            ["learn", thing, "--out", f"{out}/learn", "--seeds", "0", *once],
+            ["learn", thing, "--out", f"{out}/learn", "--seeds", "0", *once, *brief],
         ]
         kinds = sum(map(len, FORGERIES.values()))
         every = case.number < kinds and any(word in case.family for word in NAMING)
