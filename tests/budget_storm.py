@@ -23,6 +23,7 @@ from typing import Any
 
 import httpx2
 
+from capex import worlds
 from capex.campaign.attempt import AttemptJob, Work, run_attempt
 from capex.campaign.board import Board
 from capex.campaign.ceiling import ceiling
@@ -284,6 +285,7 @@ class Storm:
         blank = run_episode(self._env, Start(TASK, 0), LabModel(""), method, Memory())
         self._blank = replace(blank, pictures={}, record=replace(blank.record, images={}, turns=()))
         given = {"model": NAME, "starts": "0:3", "arm": "base", "out": folder}
+        worlds.allow(WORLD)
         self._settings = resolve(f"{WORLD}:{TASK}", given)
 
     def sequence(self, number: int) -> None:
