@@ -1,22 +1,19 @@
 """Hostile plans against the guard's geometry: does any part of a hand come below the table or into
 a keep-out, at a goal, on the way between two goals, or where the arm was measured?
 
-    python benchmarks/guard_geometry.py [PLANS] [--twin PLANS]      default 1000 and 0
+    python benchmarks/guard_geometry.py [PLANS]      default 1000
 
 A plan is a few targets in and below the table, in keep-outs and past their edges, with tilts up to
 180 degrees, one in four of them a turn of the hand on the spot. It goes through the rig's servo and
 guard to an arm that lags (tests/worlds/rigs/lagging_arm.py), with and without sag, with and without
 a camera bracket; the hand is the Franka twin's. What is looked at here are points spread over the
 hand; the guard knows only distances between boxes. "before" is the same with a guard that knows the
-tip alone (1 cm), a quarter of the plans. `--twin` sends plans to the simulated Panda as well and
-counts the ticks in which its hand or wrist touches the table, by the simulation's contacts. Exit
-status 1 where a goal, a way or an arm that does not sag brings the hand below the table or into a
-keep-out.
+tip alone (1 cm), a quarter of the plans. Exit status 1 where a goal, a way or an arm that does not
+sag brings the hand below the table or into a keep-out.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 import tempfile
@@ -30,9 +27,8 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "worlds" 
 from lagging_arm import LaggingArm, StandingClock
 from rig_of import rig_of
 
-from capex import worlds
 from capex.pose import DOWN, Array, Pose, rotation_matrix, rotation_vector
-from capex.worlds import ArmCommand, Command, Start
+from capex.worlds import ArmCommand, Command
 from capex.worlds.rigs.hands import Hand, HandPart
 from capex.worlds.rigs.keeper import Keeper
 from capex.worlds.rigs.parse import find_rig, read_rig
@@ -239,10 +235,7 @@ def policy_of(*, bracket: bool, before: bool = False) -> tuple[GuardPolicy, Hand
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("plans", nargs="?", type=int, default=1000)
-    parser.add_argument("--twin", type=int, default=0)
-    options = parser.parse_args()
+    total = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     print("farthest that any point of the hand came below the table and into a keep-out, mm")
     print(
         f"{'':34s} {'plans':>6s} {'ticks':>6s} {'goals':>12s} {'ways':>12s} {'measured':>12s}",
@@ -254,7 +247,7 @@ def main() -> None:
         for bracket in (False, True):
             for sag_m in (0.0, 0.015):
                 policy, hand = policy_of(bracket=bracket, before=before)
-                plans = options.plans // (16 if before else 4)
+                plans = total // (16 if before else 4)
                 result = attack(policy, hand, plans, sag_m=sag_m, seed=int(bracket))
                 name = f"{'before' if before else 'now'}, {'with' if bracket else 'no'} bracket"
                 _print(f"{name}, sags {1000 * sag_m:.0f} mm", plans, result)
@@ -263,10 +256,6 @@ def main() -> None:
                     max(d.table_m, d.keep_out_m) > limit_m
                     for d, limit_m in zip(looked, (1e-6, ROUNDING_M, 0.001), strict=False)
                 )
-    if options.twin:
-        for before in (True, False):
-            name = "before" if before else "now"
-            print(f"simulated Panda, {name}: {on_the_twin(options.twin, before)}")
     sys.exit(1 if failed else 0)
 
 
@@ -283,60 +272,6 @@ def _print(name: str, plans: int, result: Result) -> None:
     for stop in sorted(result.stops):
         print(f"    stopped: {stop}")
 
-
-def on_the_twin(plans: int, before: bool) -> str:
-    """Plans for the simulated Panda through the whole stack, judged by MuJoCo's contacts."""
-    import mujoco
-
-    from capex.worlds.rigs.env import RigEnv
-    from capex.worlds.rigs.room.scenes import load_scene
-
-    packaged = find_rig("franka-twin")
-    text = packaged.read_text().replace('"deoxys"', '"room"').replace("[640, 360]", "[64, 36]")
-    text = text.replace('"franka/tasks.toml"', f'"{packaged.parent}/franka/tasks.toml"')
-    text = text.replace('"franka/guard.toml"', '"guard.toml"')
-    guard = (packaged.parent / "franka" / "guard.toml").read_text()
-    if before:
-        point = "{ from_m = -0.0001, to_m = 0.0001, radius_m = 0.0001 }"
-        parts = "".join(f"{name} = {point}\n" for name in ("fingers", "palm", "wrist"))
-        head = guard.partition("[hands.arm]")[0].replace("floor_m = 0.0 ", "floor_m = -1.0 ")
-        guard = f"max_tilt_deg = 180.0\n{head}\n[hands.arm]\n{parts}"
-    rng, touched, ticks, stops = np.random.default_rng(3), dict.fromkeys(HAND_BODIES, 0), 0, 0
-    model = load_scene("franka").build("PickCoke")
-    data = mujoco.MjData(model)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "rig.toml").write_text(text)
-        (Path(folder) / "guard.toml").write_text(guard)
-        env = worlds.make(f"rig:{folder}/rig.toml:PickCoke")
-        assert isinstance(env, RigEnv)
-        env.open()
-        hand = env.room_hand()
-
-        def tick(command: Command) -> None:
-            nonlocal stops
-            env.step(command)
-            truth = hand.truth()
-            data.qpos[:], data.qvel[:] = truth[: model.nq], truth[model.nq :]
-            mujoco.mj_forward(model, data)
-            bodies = model.geom_bodyid[data.contact.geom]
-            pairs = {frozenset(model.body(int(b)).name for b in pair) for pair in bodies}
-            for body in HAND_BODIES:
-                touched[body] += frozenset((body, "table")) in pairs
-            if env.robot_state().stopped:
-                stops += 1
-                env.settle()
-
-        for plan in range(plans):
-            if plan % 5 == 0:
-                hand.arrange("PickCoke", 1)
-                env.reset(Start("PickCoke", 1))
-            ticks += drive(rng, lambda: env.robot_state().arms["arm"].T_base_tip, tick)
-        env.close()
-    counts = ", ".join(f"{body} {count}" for body, count in touched.items())
-    return f"{plans} plans, {ticks} ticks, {stops} stopped; ticks with the table touched: {counts}"
-
-
-HAND_BODIES = ("finger_left", "finger_right", "hand", "link7", "link6", "link5")
 
 if __name__ == "__main__":
     main()
