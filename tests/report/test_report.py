@@ -137,7 +137,7 @@ def test_a_manifest_with_any_field_of_another_type_ends_in_a_sentence(tmp_path):
     runs.fill(run, "CloseFridge", "capex", "10")
     told = {"run": "x", "changed": [{"name": "arms.capex.tau", "before": "a"}], "episodes": {}}
     told["episodes"] = {"kitchen--CloseFridge--capex": [0]}
-    sound = run.manifest | {"fork": {"run": "x", "states": ["a"]}, "branched_from": told}
+    sound = run.manifest | {"fork": {"run": "x", "states": {"a": "b"}}, "branched_from": told}
     sound |= {"fingerprint": {}, "price": None, "versions": {"mujoco": "4"}}
     arm = {
         "memory": "chain",
