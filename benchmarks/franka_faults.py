@@ -66,6 +66,7 @@ class Twin:
     def afresh(self) -> ArmReading:
         """Arranged, and held by the controller."""
         self.hand.arrange(TASK, 0)
+        self.arm.recover(confirmed=True)  # both programs have just been started
         return self.hold(20)
 
 
@@ -98,14 +99,14 @@ def undershoot(at: Twin) -> Table:
     return table
 
 
-def provoke(at: Twin, kind: str) -> tuple[str, str, str]:
+def provoke(at: Twin, kind: str, lasts_s: float | None = None) -> tuple[str, str, str]:
     """What the driver read, what it did, and how far the tip went."""
     reading = at.afresh()
     here, begun_s = reading.T_mount_tip.position_m, at.clock.now_s()
     if kind == "watchdog":
         at.clock.sleep_until(begun_s + SILENCE_S)
     else:
-        at.hand.fault(kind)
+        at.hand.fault(kind, **({} if lasts_s is None else {"duration_s": lasts_s}))
     seen: dict[str, float] = {}
     for _ in range(40):
         note = ""
@@ -137,7 +138,13 @@ def _recover(at: Twin) -> str:
         begun_s = at.hand.now_s()
         at.arm.recover(confirmed=True)
         return f"{refused}; mended by a person: holds {at.hand.now_s() - begun_s:.1f} s later"
-    return f"recover: holds {at.hand.now_s() - begun_s:.1f} s later"
+    took_s = at.hand.now_s() - begun_s
+    if (status := at.hold(2).status).needs_person:
+        here = at.hold(20).T_mount_tip.position_m
+        still_mm = 1000 * float(np.linalg.norm(at.hold(20).T_mount_tip.position_m - here))
+        at.arm.recover(confirmed=True)
+        return f"after {took_s:.1f} s {status}: waits, moves {still_mm:.1f} mm; a person confirms"
+    return f"recover: holds {took_s:.1f} s later"
 
 
 def main() -> None:
@@ -149,6 +156,9 @@ def main() -> None:
         table = Table("fault", "the driver read", "then", "tip moved, mm", title="driver")
         for kind in ("watchdog", *ARM_KINDS):
             table.add_row(kind, *provoke(at, kind))
+        for lasts_s in (2.0, 4.0, 8.0):
+            row = provoke(at, "e-stop", lasts_s)
+            table.add_row(f"e-stop, released after {lasts_s:g} s", *row)
         console.print(table)
     console.print(campaigns(ARM_KINDS, base, "franka-twin", TASK))
 
