@@ -23,7 +23,7 @@ train() { # dataset, policy, more flags
         --policy.type="$policy" --policy.device=cpu --policy.push_to_hub=false "$@" --batch_size=2 --num_workers=0 --eval_freq=0 \
         --log_freq=5 --steps="$steps" --save_freq="$steps" --output_dir="$out/$policy-$dataset"
     "$venv/bin/capex" evaluate "lerobot:$out/$policy-$dataset" kitchen:TurnOnMicrowave --starts 1000:1002 --horizon 20 \
-        --arm "lerobot-$policy-$dataset" --out "$out/rollouts"
+        --arm "lerobot-$policy-$dataset" --dataset "$out/$dataset" --out "$out/rollouts"
 }
 for dataset in images video; do
     train "$dataset" act --policy.pretrained_backbone_weights=null

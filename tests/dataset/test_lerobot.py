@@ -212,6 +212,7 @@ def test_a_policy_of_lerobots_trainer_is_rolled_out_and_recorded(judged, folder,
         parallel=1,
         device="cpu",
         horizon=10,
+        dataset=folder / "images",
     )
     rollouts = list(evaluate(job))
     assert [(r.start, r.arm, r.steps) for r in rollouts] == [
@@ -232,7 +233,7 @@ def test_a_policy_of_lerobots_trainer_is_rolled_out_and_recorded(judged, folder,
 def test_episodes_side_by_side_act_as_lerobot_does_alone(judged, folder, process):
     """Two episodes that take turns, shown only the pictures that they want."""
     place = lerobot_checkpoint.find(folder / "diffusion")
-    spec = lerobot_checkpoint.read_spec(place)
+    spec = lerobot_checkpoint.read_spec(place, folder / "images")
     process.load(place, device="cpu")
     policy = lerobot_policy.LeRobotPolicy(spec, process)
     episodes = [policy.begin(seed) for seed in (5, 6)]

@@ -23,8 +23,9 @@ STEPS = "policy_preprocessor_step_1_normalizer_processor.safetensors"
 
 
 @pytest.fixture
-def training(tmp_path):
+def training(tmp_path, monkeypatch):
     """A dataset's meta/ folder and the folder of a training on its second episode, 30 steps."""
+    monkeypatch.chdir(tmp_path)
     dataset = tmp_path / "lifts"
     (dataset / "meta" / "episodes").mkdir(parents=True)
     features = {
@@ -53,7 +54,7 @@ def training(tmp_path):
     outputs = {"action": {"type": "ACTION", "shape": [2]}}
     config = {"type": "act", "input_features": inputs, "output_features": outputs}
     write_json(folder / "config.json", config)
-    trained = {"seed": 11, "steps": 100, "dataset": {"root": str(dataset), "episodes": [1]}}
+    trained = {"seed": 11, "steps": 100, "dataset": {"root": "lifts", "episodes": [1]}}
     write_json(folder / "train_config.json", trained)
     renamed = {IMAGE: "observation.images.camera1"}
     before = [
@@ -109,6 +110,9 @@ DAMAGE = {
     ),
     "name its folder with --dataset": lambda f: change(
         f / "train_config.json", dataset={"root": "gone"}
+    ),
+    "is not below the current folder; if you trust it, name it with --dataset": lambda f: change(
+        f / "train_config.json", dataset={"root": "/etc"}
     ),
     "'action' is 7 in the checkpoint and 2 in": lambda f: change(
         f / "config.json", output_features={"action": {"shape": [7]}}

@@ -205,8 +205,8 @@ class Evaluate:
     python: Annotated[str, arg(metavar="PATH")] = ""
     """Python of an environment that has LeRobot (default: CAPEX_LEROBOT_PYTHON, or this one)."""
     dataset: Annotated[Path | None, arg(metavar="DATASET")] = None
-    """Dataset that the policy was trained on (default: where train_config.json says); its meta/
-    folder is enough."""
+    """Dataset that the policy was trained on (default: where train_config.json says, if that is
+    below the current folder); its meta/ folder is enough."""
 
     def run(self) -> int:
         """Evaluate, then print the success of everything in the run."""
