@@ -190,6 +190,7 @@ class Driver:
             self._finish_what_runs("the campaign's hours are over")
         if request.stop and not self.stopping:
             self._finish_what_runs(request.reason)
+            self._engine.end_waits()  # one Ctrl-C ends them; a stop from a page leaves a pause alone
         if time.monotonic() - self._looked < REQUESTS_S:
             return
         self._looked = time.monotonic()
@@ -201,7 +202,6 @@ class Driver:
     def _finish_what_runs(self, reason: str) -> None:
         self.stopping = reason
         self._tell(ev.Stopping(False, len(self._running), reason))
-        self._engine.end_waits()
 
     def _hand_out(self) -> None:
         """Submit what may run while there are slots: furthest behind first, or chain by chain."""
