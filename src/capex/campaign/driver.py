@@ -190,7 +190,7 @@ class Driver:
             self._finish_what_runs("the campaign's hours are over")
         if request.stop and not self.stopping:
             self._finish_what_runs(request.reason)
-            self._engine.end_waits()  # one Ctrl-C ends them; a stop from a page leaves a pause alone
+            self._engine.end_waits()  # a stop from a page does not: a paused episode is finished
         if time.monotonic() - self._looked < REQUESTS_S:
             return
         self._looked = time.monotonic()
