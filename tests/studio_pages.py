@@ -49,9 +49,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def studio_process(folder, port):
+def studio_process(folder, port, *options):
     """A studio that can be killed, once it answers; returns it with its address."""
-    process = cli("studio", str(folder), "--port", str(port), "--token", TOKEN)
+    process = cli("studio", str(folder), "--port", str(port), "--token", TOKEN, *options)
     url = f"http://127.0.0.1:{port}/{TOKEN}/"
     until = time.monotonic() + 60
     while True:

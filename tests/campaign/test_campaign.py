@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_place_is_known_from_what_the_run_holds(shm, undisturbed):
     chain = Chain(shm / "chain")
     chain.episodes_path.mkdir(parents=True)
     for name in ("0001", "0002"):
-        os.symlink(held[name], chain.episodes_path / name)
+        shutil.copytree(held[name], chain.episodes_path / name)
     plan = ChainPlan(chain, range(6), round_size=4)
     assert [(p.start, p.position) for p in plan.ready()] == [(0, 0), (3, 3)]
     assert plan.memory.attempts == 0

@@ -42,7 +42,7 @@ def test_ten_attempts_are_judged_over_a_killed_server(browser, shm):
     run, _ = collect(shm / "runs" / "waits", TASK, arm="capex,base", starts="0:5", judge="later")
     assert len(run.episodes) == 10
     port = free_port()
-    process, url = studio_process(shm / "runs", port)
+    process, url = studio_process(shm / "runs", port, "--allow-module", "lab.world")
     try:
         browser.open(f"{url}#/judge")
         browser.wait("document.querySelector('.runs td b')?.innerText === '10'")
@@ -64,7 +64,7 @@ def test_ten_attempts_are_judged_over_a_killed_server(browser, shm):
         assert sorted(v.verdict for v in held) == ["failure", "failure", "success", "success"]
         assert {v.reason for v in held} == {"", "dropped"}
         assert "6 attempts left" in browser.ask("document.querySelector('.left').innerText")
-        process, url = studio_process(shm / "runs", port)
+        process, url = studio_process(shm / "runs", port, "--allow-module", "lab.world")
         for _ in range(6):
             press(browser, "s")
         browser.wait("document.body.innerText.includes('Nothing waits for a verdict')")

@@ -12,6 +12,7 @@ page        the HTML
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from capex.run.machine import versions
 from capex.untrusted import read_json
 
 PAGE, INDEX = "report.html", "report.json"
+OWN_FILE = re.compile(r"(tables|figures)/\w[\w.=,+-]{0,200}")  # beside the page
 NEW = ".new-report"  # within the folder of an earlier report, until it is complete
 
 
@@ -118,5 +120,4 @@ def _listed(index: Path) -> set[str]:
     except (FileNotFoundError, DamagedFile):
         return set()
     names = listed if isinstance(listed, list) else ()
-    ours = {n for n in names if isinstance(n, str) and ".." not in Path(n).parts}
-    return {n for n in ours if n.partition("/")[0] in ("tables", "figures")}
+    return {n for n in names if isinstance(n, str) and OWN_FILE.fullmatch(n)}
