@@ -297,6 +297,117 @@ def test_a_released_stop_waits_for_a_person_however_short_it_was(
     assert far(bench.hold(30, goal).T_mount_tip, goal) < 0.02
 
 
+@pytest.mark.parametrize("pressed_s", [0.3, 2.0, 4.0])
+def test_a_stop_that_is_pressed_after_a_reflex_waits_for_a_person_unless_it_was_over_in_time(
+    bench: Bench, pressed_s: float
+) -> None:
+    """The errors of the reflex stay in last_motion_errors, whatever a person does after it."""
+    home = bench.hold(6).T_mount_tip
+    goal = away(home, 0.0, 0.03, 0.0)
+    bench.hold(3, goal)
+    bench.hand.fault("reflex")
+    bench.hold(6, goal)
+    bench.hand.fault("e-stop", duration_s=pressed_s)
+    stopped = bench.hold(round((pressed_s + 3.0) / 0.05), goal)
+    assert bench.arm._states()[0].last_errors == ("cartesian reflex",)
+    if not stopped.status.needs_person:
+        bench.arm.recover(confirmed=False)
+    seen = pressed_s > 0.3  # shorter than its program takes to start anew: nothing shows it
+    assert bench.arm.read().status is (ArmStatus.UNEXPLAINED if seen else ArmStatus.READY)
+    if seen:
+        assert far(bench.hold(20, goal).T_mount_tip, stopped.T_mount_tip) < 0.001
+        bench.arm.recover(confirmed=True)
+    assert far(bench.hold(30, goal).T_mount_tip, goal) < 0.02
+
+
+def test_settling_waits_for_the_program_after_a_reflex_and_the_arm_goes_on(bench: Bench) -> None:
+    rig = read_rig(find_rig("room"))
+    entry = dataclasses.replace(rig.arms[0], options=bench.options)
+    keeper = Keeper(rig, {"arm": ArmUnit(entry, bench.arm, rig.guard)}, bench.clock)
+    keeper.clear()
+    step = Command({"arm": ArmCommand((0.0, 0.002, 0.0))})
+    for _ in range(5):
+        keeper.tick(step)
+    bench.hand.fault("reflex")
+    stopped = [keeper.tick(step).stopped for _ in range(6)]
+    assert any("s old" in why for why in stopped)
+    (note,) = keeper.settle().guard
+    assert note.startswith("arm recovered from: franka-interface sends no states")
+    assert not keeper.tick(step).stopped
+
+
+class Scripted:
+    """States as a test wants them, in place of the exchange with a robot's computer."""
+
+    def __init__(self) -> None:
+        self.now_s = self.robot_heard_s = self.hand_heard_s = 0.0
+        self.hand = messages.GripperState(0.079, 0.079, False, 0.0)
+        self.robot: messages.PandaState | None = None
+        self.next: messages.PandaState | None = None
+        self.arm, self.gripper = object(), object()
+        self.sent: list[bytes] = []
+
+    def receive(self) -> None:
+        self.hand_heard_s = self.now_s
+        if self.next is not None:
+            self.robot, self.next, self.robot_heard_s = self.next, None, self.now_s
+
+    def send(self, line: object, data: bytes) -> None:
+        self.sent.append(data)
+
+    def pause(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.receive()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def scripted() -> tuple[DeoxysArm, Scripted]:
+    """Half a second of a motion under our controller."""
+    arm, exchange = DeoxysArm({"host": HOST}, "arm"), Scripted()
+    arm._exchange = exchange  # type: ignore[assignment]
+    for k in range(10):
+        exchange.now_s = 0.05 * k
+        exchange.next = scripted_state(exchange.now_s, 5 * k, messages.MOVE)
+        arm.hold()
+    assert arm.read().status is ArmStatus.READY
+    return arm, exchange
+
+
+def scripted_state(time_s: float, frame: int, mode: int) -> messages.PandaState:
+    eye = tuple(np.eye(4).ravel().tolist())
+    return messages.PandaState(eye, eye, (0.0,) * 7, (0.0,) * 6, (), (), mode, time_s, frame)
+
+
+@pytest.mark.parametrize("slept_s", [0.05, 3.0], ids=["at once", "while we slept"])
+def test_a_controller_that_ended_though_nobody_told_it_to_waits_for_a_person(
+    scripted: tuple[DeoxysArm, Scripted], slept_s: float
+) -> None:
+    """Its frames count on, or have counted beyond the last one by the time we look again."""
+    arm, exchange = scripted
+    exchange.now_s += slept_s
+    exchange.next = scripted_state(exchange.now_s, 60, messages.IDLE)
+    arm.hold()
+    assert arm.read().status is ArmStatus.UNEXPLAINED
+    exchange.next = scripted_state(exchange.now_s, 65, messages.IDLE)
+    arm.recover(confirmed=False)
+    assert arm.read().status is ArmStatus.UNEXPLAINED
+    arm.recover(confirmed=True)
+    assert arm.read().status is ArmStatus.READY
+
+
+def test_joints_that_are_locked_wait_for_a_person(scripted: tuple[DeoxysArm, Scripted]) -> None:
+    arm, exchange = scripted
+    exchange.next = scripted_state(exchange.now_s, 60, messages.OTHER)
+    reading = arm.read()
+    assert reading.status is ArmStatus.NOT_READY
+    assert reading.error == "not ready: unlock the joints and activate FCI in Desk"
+    with pytest.raises(RigFault, match="unlock the joints"):
+        arm.recover(confirmed=True)
+
+
 def test_what_cannot_be_told_from_a_released_stop_waits_for_a_person_too(bench: Bench) -> None:
     bench.hold(6)
     bench.hand.fault("relaunch")  # franka-interface is gone, and nothing says why

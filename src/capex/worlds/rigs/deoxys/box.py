@@ -19,7 +19,14 @@ import numpy as np
 from capex.pose import Array, Pose, rotation_matrix, rotation_vector
 from capex.worlds.kitchen import panda
 from capex.worlds.kitchen.tip_control import GAINS, TipGains
-from capex.worlds.rigs.room.arm import CONTROL_STEPS, GRIP_M_S, REFLEX, STEP_S, SimulatedArm
+from capex.worlds.rigs.room.arm import (
+    CONTROL_STEPS,
+    GRIP_M_S,
+    REFLEX,
+    STEP_S,
+    USER_STOP,
+    SimulatedArm,
+)
 
 REFLEX_N = 100.0  # the collision threshold that franka-interface sets
 MAX_TORQUE_NM = 5.0  # MAX_TORQUE of its control_config.yml
@@ -78,7 +85,7 @@ class DeoxysBox(SimulatedArm):
         self._osc = False
         self._settling = False
         self.periods = 0  # of 10 ms since it was put at home
-        self.last_error = ""  # of the motion before the recovery
+        self.last_error = ""  # what ended the last motion; a user stop leaves none
         self._from = self._to = self.pose_now()
         self._ramp_s = self._ramped_s = 0.0
 
@@ -120,16 +127,19 @@ class DeoxysBox(SimulatedArm):
         self.brake()
 
     def brake(self, error: str = "") -> None:
-        """Stop where it is; with an error until `recover`."""
+        """Stop where it is; with an error until `recover`. What ended a motion stays known after
+        that, also when a person then presses the stop: as in last_motion_errors.
+        """
         super().brake(error)
+        if self._osc:
+            self.last_error = error if error != USER_STOP else ""
         self._osc, self._control.gains = False, GAINS
 
     def command(self, goal: Pose, now_s: float) -> None:
         """Goals come as `order`; the room logs them through here."""
 
     def recover(self, now_s: float) -> bool:
-        """Clear an error, and remember it."""
-        self.last_error = self.error
+        """Clear an error."""
         recovered = super().recover(now_s)
         self._heard_s = None  # whose watch that is belongs to franka-interface
         return recovered

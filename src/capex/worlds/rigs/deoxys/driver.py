@@ -10,14 +10,18 @@ After a reflex, a user stop or a second without commands franka-interface ends, 
 starts it anew: states stop coming for more than a second, which is the fault that `read` gives.
 Meanwhile nothing but NO_CONTROL is sent, and the fault stays until `recover`, so that the motion
 under way ends. What stopped the arm is known only if the new program reports errors of the last
-motion that the old one did not: then it was a reflex, and a program may go on. A user stop that was
-unlocked meanwhile leaves no trace, nor does a lost network: the stop is UNEXPLAINED, and a person
-must say that the arm may move.
+motion that the old one did not, and if it came as soon as it does by itself (`reflex_relaunch_s`):
+then it was a reflex, and a program may go on. A user stop that was unlocked meanwhile leaves no
+trace, nor does a lost network: the stop is UNEXPLAINED, and a person must say that the arm may
+move. So is a controller that ended while its program ran on. A stop that a person presses after a
+reflex, and releases before the new program would have come anyway, is not seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from capex.errors import RigFault
@@ -45,24 +49,59 @@ FRESH_S = 0.1  # a measured pose that is older is no place to stop at
 TERMINATE_S = 2.0  # a program that lives with an error for so long is made to end
 TICK_S = 0.05  # Deoxys looks for commands so often
 STATUS_OF_MODE = {
+    messages.OTHER: (ArmStatus.NOT_READY, "unlock the joints and activate FCI in Desk"),
     messages.USER_STOPPED: (ArmStatus.USER_STOP, ""),
     messages.GUIDING: (ArmStatus.USER_STOP, "the arm is guided by hand"),
     messages.REFLEX: (ArmStatus.REFLEX, ""),
     messages.RECOVERING: (ArmStatus.FAULT, "it recovers from an error"),
 }
-Condition = tuple[ArmStatus, str]  # with the words for it
-UNEXPLAINED: Condition = (
+
+
+class Cause(Enum):
+    """What is between an arm and its next motion."""
+
+    NONE = auto()
+    REPORTED = auto()  # the robot's own state says it
+    SILENT = auto()  # no states come
+    ANEW = auto()  # its program has started anew
+    LEFT = auto()  # its controller ended, though the program runs on and we did not end it
+    NO_HAND = auto()  # the hand's program sends nothing
+    UNEXPLAINED = auto()  # after all that
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A cause, what it means for the arm, and words for it."""
+
+    cause: Cause
+    status: ArmStatus
+    detail: str = ""
+
+    @property
+    def well(self) -> bool:
+        """Whether the arm may move."""
+        return self.cause is Cause.NONE
+
+
+UNEXPLAINED = Condition(
+    Cause.UNEXPLAINED,
     ArmStatus.UNEXPLAINED,
     "franka-interface ended and nothing shows that it was a reflex; a user stop that was pressed"
     " and released looks the same: look at the robot, then say that it may move",
 )
-WELL: Condition = (ArmStatus.READY, "")
-SILENT: Condition = (
+WELL = Condition(Cause.NONE, ArmStatus.READY)
+SILENT = Condition(
+    Cause.SILENT,
     ArmStatus.FAULT,
     "franka-interface sends no states: it has ended, as after a reflex or a user stop",
 )
-ANEW: Condition = (ArmStatus.FAULT, "franka-interface has started anew")
-NO_HAND: Condition = (ArmStatus.FAULT, "gripper-interface sends no states")
+ANEW = Condition(Cause.ANEW, ArmStatus.FAULT, "franka-interface has started anew")
+LEFT = Condition(
+    Cause.LEFT,
+    ArmStatus.UNEXPLAINED,
+    "the arm left its motion and nothing shows why: look at the robot, then say that it may move",
+)
+NO_HAND = Condition(Cause.NO_HAND, ArmStatus.FAULT, "gripper-interface sends no states")
 
 
 class DeoxysArm:
@@ -80,6 +119,7 @@ class DeoxysArm:
         self._seen: PandaState | None = None
         self._stop: Condition = WELL  # under our control; `recover` has not cleared it yet
         self._before: PandaState | None = None  # the last state before that stop
+        self._away_s = 0.0  # how long no program sent states since then, before one started anew
         self._fresh_s = 0.0  # when the robot's clock last went on, by ours
         self._stopped = False  # since the last command: what the fingers missed is not repeated
 
@@ -118,15 +158,15 @@ class DeoxysArm:
         if wrong := robot.complaint:
             raise RigFault(f"{self._who}: a state is wrong: {wrong}")
         now = self._condition()
-        status, detail = self._stop if now == WELL or self._stop[0].needs_person else now
+        shown = self._stop if now.well or self._stop.status.needs_person else now
         return ArmReading(
             robot.ee_pose @ self._ee_to_tip,
             robot.q,
             hand.width_m,
             robot.time_s,
             force_on_arm_n(robot.wrench),
-            status,
-            detail,
+            shown.status,
+            shown.detail,
         )
 
     def command(self, T_mount_tip: Pose) -> None:
@@ -162,13 +202,13 @@ class DeoxysArm:
         exchange = self._connected()
         self._receive()
         began_s, terminated = exchange.now_s, False
-        while (now := self._condition()) != WELL:
+        while not (now := self._condition()).well:
             waited_s = exchange.now_s - began_s
-            if now[0] is ArmStatus.USER_STOP or waited_s > self._options.relaunch_s:
+            if now.status.needs_person or waited_s > self._options.relaunch_s:
+                told = ": ".join(filter(None, (str(now.status), now.detail)))
                 raise RigFault(
-                    f"{self._who} stays stopped ({': '.join(filter(None, now))}); a user stop that"
-                    " is pressed keeps franka-interface from starting: unlock it, or look at its"
-                    " terminal"
+                    f"{self._who} stays stopped ({told}); a user stop that is pressed keeps"
+                    " franka-interface from starting: unlock it, or look at its terminal"
                 )
             heard = exchange.now_s - exchange.robot_heard_s < SILENT_S
             if heard and waited_s > TERMINATE_S and not terminated:
@@ -179,6 +219,7 @@ class DeoxysArm:
             exchange.pause(TICK_S)
             self._receive()
         self._stop = WELL if confirmed or self._explained() else UNEXPLAINED
+        self._away_s = 0.0
 
     def close(self) -> None:
         """End the controller, so that the robot's own holds the arm, and leave."""
@@ -194,7 +235,7 @@ class DeoxysArm:
     def _drive(self, goal: Pose | None) -> None:
         self._receive()
         exchange, (robot, hand) = self._connected(), self._states()
-        if self._stop != WELL:
+        if not self._stop.well:
             exchange.send(exchange.arm, self._loop.release())
             return
         exchange.send(exchange.arm, self._loop.message(robot, exchange.now_s, goal))
@@ -204,36 +245,42 @@ class DeoxysArm:
     def _receive(self) -> None:
         """Take the newest states, and note a stop that they show."""
         exchange = self._connected()
+        heard_s = exchange.robot_heard_s
         exchange.receive()
         if exchange.robot is not None and exchange.robot is not self._seen:
-            self._see(exchange.robot, self._seen)
+            self._see(exchange.robot, self._seen, exchange.robot_heard_s - heard_s)
         if exchange.robot is not None and exchange.hand is not None:
             now = self._condition()
-            if now != WELL:
+            if not now.well:
                 self._note_stop(now)
 
-    def _see(self, robot: PandaState, before: PandaState | None) -> None:
-        self._loop.watch(before, robot)
+    def _see(self, robot: PandaState, before: PandaState | None, silent_s: float) -> None:
+        if self._loop.watch(before, robot):
+            self._note_stop(LEFT)
         if before is not None and robot.frame < before.frame:
+            self._away_s += silent_s
             self._note_stop(ANEW)
         if before is None or robot.time_s != before.time_s:
             self._fresh_s = self._connected().now_s
         self._seen = robot
 
     def _note_stop(self, stop: Condition) -> None:
-        """Keep what stopped the arm first; a failing hand counts less, a person's stop more."""
-        if self._stop in (WELL, NO_HAND):
+        """Keep what stopped the arm first; a failing hand counts less, what needs a person more."""
+        if self._stop.cause in (Cause.NONE, Cause.NO_HAND):
             self._before = self._seen
-        elif stop[0] is not ArmStatus.USER_STOP:
+        elif self._stop.status.needs_person or not stop.status.needs_person:
             return
         self._stop = stop
 
     def _explained(self) -> bool:
         """Whether the stop is known to be none of a person's: a state said so, or the errors of the
-        last motion that a new program reports are not those that the old one did.
+        last motion that a new program reports are not those that the old one did. Of a program that
+        was away for longer than it takes to start nothing is known.
         """
-        if self._stop not in (SILENT, ANEW):
-            return not self._stop[0].needs_person
+        if self._stop.status.needs_person or self._away_s > self._options.reflex_relaunch_s:
+            return False
+        if self._stop.cause not in (Cause.SILENT, Cause.ANEW):
+            return True
         after, before = self._states()[0].last_errors, self._before
         return bool(after) and before is not None and after != before.last_errors
 
@@ -242,7 +289,7 @@ class DeoxysArm:
         exchange, (robot, _) = self._connected(), self._states()
         if robot.mode in STATUS_OF_MODE or robot.errors:
             status, words = STATUS_OF_MODE.get(robot.mode, (ArmStatus.FAULT, ""))
-            return status, words or ", ".join(robot.errors)
+            return Condition(Cause.REPORTED, status, words or ", ".join(robot.errors))
         if exchange.now_s - exchange.robot_heard_s > SILENT_S:
             return SILENT
         if exchange.now_s - exchange.hand_heard_s > HAND_SILENT_S:

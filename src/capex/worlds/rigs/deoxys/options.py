@@ -18,6 +18,7 @@ GRASP_N = 30.0  # what Deoxys' own client asks for
 FINGERS_M_S = 0.1  # top speed of Franka's hand
 ANSWER_S = 3.0
 RELAUNCH_S = 6.0  # its script sleeps for 1 s, then it connects and clears the robot's error
+REFLEX_RELAUNCH_S = 2.5  # what that takes while nobody keeps it from starting
 ROOMS = ("port", "cameras", "side")  # a simulated room adds its ports to every arm's options
 
 
@@ -38,6 +39,7 @@ class Options:
     fingers_m_s: float
     answer_s: float  # how long both programs are waited for
     relaunch_s: float  # and a franka-interface that has ended
+    reflex_relaunch_s: float  # one that comes back later may have been kept away by a person's stop
     ee_to_tip: Pose | None
     side: int | None  # of a simulated room
 
@@ -68,6 +70,7 @@ def read_options(values: Mapping[str, Any], name: str) -> Options:
         fingers_m_s=table.number("fingers_m_s", FINGERS_M_S, most=FINGERS_M_S),
         answer_s=table.number("answer_s", ANSWER_S),
         relaunch_s=table.number("relaunch_s", RELAUNCH_S),
+        reflex_relaunch_s=table.number("reflex_relaunch_s", REFLEX_RELAUNCH_S),
         ee_to_tip=table.pose("ee_to_tip", turned=False) if table.given("ee_to_tip") else None,
         side=int(values["side"]) if "side" in values else None,
     )

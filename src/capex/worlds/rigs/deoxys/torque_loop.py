@@ -34,12 +34,17 @@ class TorqueLoop:
         """The controller is gone; the next message begins a new start."""
         self.goal, self._steps = None, 0
 
-    def watch(self, before: PandaState | None, state: PandaState) -> None:
-        """Notice that another franka-interface runs, or that the robot left its motion."""
+    def watch(self, before: PandaState | None, state: PandaState) -> bool:
+        """Notice that another franka-interface runs, or that the robot left its motion. True for
+        the latter while our controller ran and we did not end it.
+        """
         if before is None or state is before:
-            return
-        if state.frame < before.frame or (before.mode, state.mode) == (MOVE, IDLE):
+            return False
+        anew, left = state.frame < before.frame, (before.mode, state.mode) == (MOVE, IDLE)
+        by_itself = left and not anew and self.goal is not None
+        if anew or left:
             self.fall()
+        return by_itself
 
     def release(self) -> bytes:
         """Let the controller end, and keep the program alive."""

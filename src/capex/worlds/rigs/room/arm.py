@@ -110,8 +110,10 @@ class SimulatedArm:
             self._grip_goal_m = min(self.max_opening_m, max(0.0, opening_m))
 
     def brake(self, error: str = "") -> None:
-        """Stop where it is; with an error until `recover`, without one until the next goal."""
-        self.error = self.error or error
+        """Stop where it is; with an error until `recover`, without one until the next goal. A user
+        stop takes the place of any other error.
+        """
+        self.error = error if error == USER_STOP else self.error or error
         self._braked = True
         at = self.pose
         self._control.goal_position_m, self._control.goal_rotation = at.position_m, at.rotation

@@ -36,7 +36,7 @@ class ArmBox(Protocol):
         """A goal for the tip."""
 
     def brake(self, error: str = "") -> None:
-        """Stop, with an error."""
+        """Stop, with an error; a user stop takes the place of any other."""
 
     def release(self) -> None:
         """A person has set right what only a person can."""
@@ -211,7 +211,6 @@ class Room:
 
     def _begin(self, fault: Fault) -> None:
         if fault.kind == "e-stop":
-            self.arm.error = ""  # over any other
             self.arm.brake(USER_STOP)
         elif fault.kind == "reflex":
             self.arm.brake(REFLEX)

@@ -163,7 +163,7 @@ class YamPair:
 
     def brake(self, error: str = "") -> None:
         """Someone cuts the power, or both programs end: nothing here can brake."""
-        self.error = self.error or error
+        self.error = error if error == USER_STOP else self.error or error
 
     def release(self) -> None:
         """A person starts both programs anew; their arms float."""
