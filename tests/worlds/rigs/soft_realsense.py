@@ -156,6 +156,7 @@ class SoftD435:
             self.colour.set_option(getattr(rs.option, key), default)
         self.device.create_matcher(rs.matchers.default)
         self.number, self.repeats, self.drops, self.plugged = 0, False, 0, True
+        self.mute = False  # it is started, and sends nothing
         threading.Thread(target=self._feed, daemon=True).start()
 
     def devices(self) -> list[Any]:
@@ -167,6 +168,9 @@ class SoftD435:
 
     def _feed(self) -> None:
         while self.plugged:
+            time.sleep(0.004)
+            if self.mute:
+                continue
             self.number += not self.repeats
             if self.drops and not self.repeats:
                 self.number, self.drops = self.number + self.drops, 0
@@ -174,7 +178,6 @@ class SoftD435:
             depth = np.full(SIZE[::-1], FAR_MM, np.uint16)
             depth[:, BOX] = NEAR_MM
             self._send(self.depth, "depth", depth)
-            time.sleep(0.004)
 
     def _send(self, sensor: Any, kind: str, pixels: np.ndarray) -> None:
         frame = rs.software_video_frame()

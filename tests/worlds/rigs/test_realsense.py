@@ -115,7 +115,8 @@ def test_exposure_and_white_balance_are_set_or_locked(soft):
         camera(soft, white_balance=[])
 
 
-def test_what_is_not_there_is_said_with_what_is(soft):
+def test_what_is_not_there_is_said_with_what_is(soft, monkeypatch):
+    monkeypatch.setattr(realsense, "PAUSES_S", (0.01, 0.02, 0.03))
     with pytest.raises(RigFault, match=r"there is no RealSense 999; plugged in: 123456789012"):
         camera(soft, serial="999").start()
     other = SoftD435("210987654321")
@@ -186,6 +187,69 @@ def test_a_device_that_is_busy_is_tried_again(tmp_path, monkeypatch, busy, unlis
     assert refused.count("started") == 1
     assert [line in (BUSY, POWER) for line in refused] == [True, True, False]
     soft.plugged = False
+
+
+@pytest.mark.parametrize("serial", [SERIAL, ""])
+def test_a_device_that_is_not_listed_for_a_moment_is_looked_for_again(soft, monkeypatch, serial):
+    monkeypatch.setattr(realsense, "PAUSES_S", (0.01, 0.02, 0.03))
+    listed = iter([[], []])  # it was reset, and the hub lists it anew
+    front = RealSenseCamera(
+        {"warm_up": 3, "serial": serial}, "front", SIZE, lambda: next(listed, soft.devices())
+    )
+    front.start()
+    assert front.latest().number > 0
+    front.close()
+
+
+def test_a_device_that_gives_no_first_picture_is_started_again(soft, monkeypatch):
+    monkeypatch.setattr(realsense, "PAUSES_S", (0.01, 0.02, 0.03))
+    monkeypatch.setattr(realsense, "FIRST_S", 0.5)
+    starts = []
+
+    def devices():
+        starts.append(True)
+        soft.mute = len(starts) == 1
+        return soft.devices()
+
+    front = RealSenseCamera({"warm_up": 3}, "front", SIZE, devices)
+    front.start()
+    assert len(starts) > 1
+    assert front.latest().number > 0
+    front.close()
+    soft.mute = True
+    always = RealSenseCamera({"warm_up": 3}, "front", SIZE, soft.devices)
+    with pytest.raises(RigFault, match="camera front"):
+        always.start()
+
+
+def test_options_that_are_wrong_end_the_start_at_once(soft):
+    listed = []
+
+    def devices():
+        listed.append(True)
+        return soft.devices()
+
+    with pytest.raises(CapexError, match="gives no color"):
+        RealSenseCamera({}, "front", (640, 350), devices).start()
+    assert len(listed) == 1
+
+
+def test_a_silent_device_is_not_looked_for_while_another_one_starts(soft, monkeypatch):
+    monkeypatch.setattr(realsense, "LOST_S", 0.3)
+    monkeypatch.setattr(realsense, "LOOK_S", 0.2)
+    listed = []
+
+    def devices():
+        listed.append(True)
+        return soft.devices()
+
+    front = RealSenseCamera({"warm_up": 3}, "front", SIZE, devices)
+    front.start()
+    with one_at_a_time("another", "realsense", 30.0):
+        soft.mute = True
+        assert "it could not be looked for" in fault_of(front)
+        assert len(listed) == 1
+    front.close()
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError, RigFault
+from capex.errors import RigFault
 from capex.pose import Array
 from capex.worlds import Image
 from capex.worlds.rigs.drivers import Frame
 from capex.worlds.rigs.locks import one_at_a_time
 from capex.worlds.rigs.realsense_device import (
     Devices,
+    NotThere,
     RealSenseDevice,
     Stream,
     distortion,
@@ -37,6 +38,7 @@ FIRST_S = 8.0  # a device on a busy bus takes some seconds to its first picture
 LOST_S = 1.0  # thirty pictures that did not come
 WAIT_MS = 100
 TURN_S = 30.0  # how long the cameras that start before this one may take together
+LOOK_S = 5.0  # and how long one that fell silent waits for them, to be looked for
 PAUSES_S = (0.5, 1.0, 2.0)  # before the second, the third and the last try to start
 SHOWN = 5  # pictures after which a change of the device's settings is seen
 
@@ -87,8 +89,9 @@ class RealSenseCamera:
 
     def start(self) -> None:
         """Find the device, set it and drain it. Returns when warm-up is over and what is to be
-        locked is locked. What the vendor's library refuses is tried again: devices that start at
-        the same moment keep each other busy, and one that was just stopped is busy for a while.
+        locked is locked. What the vendor's library refuses is tried again, and a device that is
+        missing or gives no picture: devices that start at the same moment keep each other busy, and
+        one that was just stopped, plugged in or reset is not ready for a while.
         """
         for pause_s in (*PAUSES_S, None):
             self.close()
@@ -100,10 +103,14 @@ class RealSenseCamera:
                 self.close()
                 if pause_s is None:
                     raise self._refused(error) from None
-                time.sleep(pause_s)
-            except CapexError:
+            except NotThere:
+                self.close()
+                if pause_s is None:
+                    raise
+            except BaseException:
                 self.close()
                 raise
+            time.sleep(pause_s)
 
     def _refused(self, error: RuntimeError) -> RigFault:
         device = self._device or "no RealSense device"
@@ -180,9 +187,12 @@ class RealSenseCamera:
     def _why_silent(self) -> str:
         """What is wrong with a device that has stopped to deliver."""
         try:
-            device = find_device(self._name, self._rs, self._devices, self._serial)
-        except (RigFault, RuntimeError) as gone:
+            with one_at_a_time(f"camera {self._name}", "realsense", LOOK_S):
+                device = find_device(self._name, self._rs, self._devices, self._serial)
+        except (NotThere, RuntimeError) as gone:
             return f"it was unplugged ({gone})"
+        except RigFault as busy:
+            return f"it could not be looked for ({busy})"
         return f"{device} is plugged in but sends nothing new; plug it in anew"
 
 
@@ -213,10 +223,12 @@ class _Drained:
             self._changed.wait_for(lambda: self._count >= until or self._fault, patience_s)
             got = self._count - until + later
         if got < later and not self._fault:
-            raise RigFault(
+            raise NotThere(
                 f"camera {self._name} gave {got} pictures in {patience_s:.0f} s; {later} were"
                 " waited for"
             )
+        if self._fault:
+            raise NotThere(self._fault)
         return self.latest().image
 
     def shown(self) -> Image:

@@ -12,6 +12,13 @@ import numpy as np
 from capex.errors import CapexError, RigFault
 from capex.pose import Array
 
+
+class NotThere(RigFault):
+    """A device is missing, or gives nothing, now: one that was just plugged in or reset is listed
+    anew after some seconds.
+    """
+
+
 Devices = Callable[[], Iterable[Any]]  # what is plugged in now, as the vendor's objects
 
 
@@ -86,7 +93,7 @@ class RealSenseDevice:
 
 
 def find_device(camera: str, rs: Any, devices: Devices, serial: str) -> RealSenseDevice:
-    """The device of a serial or, where none is given, the only one."""
+    """The device of a serial, or the only one; NotThere where it is missing."""
     plugged = {d.serial: d for d in (RealSenseDevice(camera, rs, given) for given in devices())}
     if serial in plugged:
         return plugged[serial]
@@ -94,8 +101,10 @@ def find_device(camera: str, rs: Any, devices: Devices, serial: str) -> RealSens
         return next(iter(plugged.values()))
     there = f"plugged in: {', '.join(sorted(plugged)) or 'none'}"
     if serial:
-        raise RigFault(f"camera {camera}: there is no RealSense {serial}; {there}")
-    advice = "give one of them as options.serial" if plugged else "look at its cable"
+        raise NotThere(f"camera {camera}: there is no RealSense {serial}; {there}")
+    if not plugged:
+        raise NotThere(f"camera {camera} has no options.serial; {there}; look at its cable")
+    advice = "give one of them as options.serial"
     raise RigFault(f"camera {camera} has no options.serial; {there}; {advice}")
 
 
