@@ -66,6 +66,8 @@ class Force:
 
 class CartesianImpedanceTrackingMotion:
     def __init__(self, **params: Any):
+        if not np.isfinite(params["translational_stiffness"]):
+            raise ValueError("translational_stiffness must be finite")
         self.params, self.reactions = params, 0
         self.target: Any = None
 
@@ -87,6 +89,7 @@ class Robot:
     def __init__(self, address: str, realtime_config: Any):
         Robot.made.append(self)
         self.motions: list[Any] = []
+        self.settings: list[Any] = []  # of the control box, which a look must leave alone
         self.is_in_control, self.ended = False, None
         pose, ee = np.eye(4), np.eye(4)
         pose[:3, :3], pose[:3, 3] = DOWN @ HAND.rotation.T @ PRINTED_HAND.rotation, (0.4, 0.0, 0.38)
@@ -102,8 +105,8 @@ class Robot:
             last_motion_errors=Errors(),
         )
 
-    def set_collision_behavior(self, *_: Any) -> None:
-        pass
+    def set_collision_behavior(self, *limits: Any) -> None:
+        self.settings.append(limits)
 
     def move(self, motion: Any, asynchronous: bool) -> None:
         self.motions.append(motion)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import soft_franky
 
 from capex.errors import CapexError, RigFault
-from capex.pose import DOWN, Pose
+from capex.pose import DOWN, Pose, nearest_rotation
 from capex.worlds.kitchen import panda
 from capex.worlds.rigs.drivers import ArmStatus
 from capex.worlds.rigs.franka_tip import JOINT_LIMITS_RAD, force_on_arm_n, pose_of, require_hand
 from capex.worlds.rigs.franky import FrankyArm
 from capex.worlds.rigs.franky_options import read_options
 from capex.worlds.rigs.franky_words import why_not_connected
+from capex.worlds.rigs.parse import find_rig, read_rig
+from capex.worlds.rigs.unit import ArmUnit
 
 ARM = "the arm 'arm' at 172.16.0.2"
 
@@ -70,6 +73,12 @@ def test_why_an_arm_cannot_be_reached(kind, said, sentence):
         raise RigFault(why_not_connected(kind, said, ARM))
 
 
+def tip_of(reading):
+    """As the rig's process makes it a rotation."""
+    tip = reading.T_mount_tip
+    return Pose(tip.position_m, nearest_rotation(tip.rotation))
+
+
 def reading_after(robot, arm, error, mode="Idle", *errors):
     robot.end(error, mode, *errors)
     return arm.read()
@@ -90,8 +99,9 @@ def arm(monkeypatch):
 
 def test_a_pandas_pose_is_made_a_rotation_before_it_becomes_a_goal(arm):
     robot = soft_franky.Robot.made[-1]
-    tip = arm.read().T_mount_tip
-    np.testing.assert_allclose(tip.rotation @ tip.rotation.T, np.eye(3), atol=1e-12)
+    tip = tip_of(arm.read())
+    raw = arm.read().T_mount_tip.rotation
+    assert 1e-6 < np.abs(raw @ raw.T - np.eye(3)).max() < 1e-4  # as the control box reports it
     arm.command(Pose(tip.position_m + np.array([0.0, 0.0, 0.01]), tip.rotation))
     (motion,) = robot.motions
     assert motion.target[2, 3] == pytest.approx(0.39)
@@ -101,8 +111,88 @@ def test_a_pandas_pose_is_made_a_rotation_before_it_becomes_a_goal(arm):
     np.testing.assert_array_equal(motion.params["upper_joint_limits"], upper)
     arm.stop()
     assert motion.target[2, 3] == pytest.approx(0.38)
-    with pytest.raises(RigFault, match=r"refuses a goal: target must have an orthonormal"):
-        arm.command(Pose(tip.position_m, 1.001 * tip.rotation))
+
+
+def test_a_goal_that_franky_refuses_is_a_fault_and_the_motion_goes_on(arm):
+    robot = soft_franky.Robot.made[-1]
+    tip = tip_of(arm.read())
+    arm.command(tip)
+    arm.command(Pose(tip.position_m, 1.001 * tip.rotation))
+    reading = arm.read()
+    assert reading.status is ArmStatus.FAULT
+    assert reading.detail == (
+        "franky refuses a goal: target must have an orthonormal rotation block"
+    )
+    arm.recover(confirmed=False)
+    assert arm.read().status is ArmStatus.READY
+    arm.command(Pose(tip.position_m + np.array([0.0, 0.0, 0.01]), tip.rotation))
+    (motion,) = robot.motions
+    assert motion.target[2, 3] == pytest.approx(0.39)
+    arm.command(Pose(tip.position_m, 1.001 * tip.rotation))
+    robot.end(soft_franky.ControlException("libfranka: Move command aborted"))
+    arm.recover(confirmed=False)  # a person pressed and released the stop meanwhile
+    assert arm.read().status is ArmStatus.UNEXPLAINED
+
+
+@pytest.mark.parametrize("refuses", ["constructor", "move"])
+def test_a_motion_that_franky_refuses_to_begin_is_a_fault(arm, monkeypatch, refuses):
+    robot = soft_franky.Robot.made[-1]
+    tip = tip_of(arm.read())
+    with monkeypatch.context() as patched:
+        if refuses == "move":
+            refusal = ValueError("translational_stiffness must be finite")
+            patched.setattr(robot, "move", lambda *_, **__: (_ for _ in ()).throw(refusal))
+        else:
+            stiff = replace(arm._options, translational_stiffness=float("nan"))
+            patched.setattr(arm, "_options", stiff)
+        arm.command(tip)
+        reading = arm.read()
+        assert reading.status is ArmStatus.FAULT
+        assert "refuses to begin a motion: translational_stiffness must be" in reading.error
+    arm.recover(confirmed=False)
+    arm.command(tip)
+    assert len(robot.motions) == 1
+    assert arm.read().status is ArmStatus.READY
+
+
+@pytest.mark.parametrize(
+    ("matrix", "garbled"),
+    [
+        (np.zeros((4, 4)), "it measures a rotation that is none"),
+        (np.diag([1.2, 1.2, 1.2, 1.0]), "it measures a rotation that is none"),
+        (np.diag([1.0, 1.0, -1.0, 1.0]), "it measures a rotation that is none"),  # a mirror
+        (np.full((4, 4), np.nan), "it measures numbers that are not finite"),
+    ],
+)
+def test_a_pose_that_is_none_is_no_reading_and_no_goal(arm, matrix, garbled):
+    robot, rig = soft_franky.Robot.made[-1], read_rig(find_rig("franka-twin"))
+    unit = ArmUnit(replace(rig.arms[0], max_opening_m=0.079), arm, rig.guard)
+    robot = soft_franky.Robot.made[-1]
+    good = robot.state.O_T_EE
+    unit.send(unit.state.T_base_tip)
+    unit.measure(1.0)
+    robot.state.O_T_EE = soft_franky.Affine(matrix)
+    unit.measure(1.1)
+    assert unit.tip_state.error.startswith(garbled)
+    unit.stop()
+    assert not unit.lost
+    np.testing.assert_allclose(robot.motions[-1].target[:3, 3], good.matrix[:3, 3])
+    robot.end(soft_franky.ControlException("libfranka: aborted"), "Idle", "cartesian_reflex")
+    unit.recover()
+    unit.send(unit.state.T_base_tip)  # at no measured pose a motion begins
+    assert len(robot.motions) == 1
+    robot.state.O_T_EE = good
+    unit.measure(1.2)
+    assert not unit.garbled
+
+
+def test_looking_at_an_arm_sets_nothing_in_its_control_box(arm):
+    robot = soft_franky.Robot.made[-1]
+    tip = tip_of(arm.read())
+    arm.hold()
+    assert robot.settings == []
+    arm.command(tip)
+    assert robot.settings == [(40.0, 60.0)]
 
 
 @pytest.mark.parametrize(
@@ -117,17 +207,17 @@ def test_a_pandas_pose_is_made_a_rotation_before_it_becomes_a_goal(arm):
     ],
 )
 def test_what_ended_a_motion_is_told_by_the_robots_state_alone(arm, mode, errors, status):
-    arm.command(arm.read().T_mount_tip)
+    arm.command(tip_of(arm.read()))
     robot = soft_franky.Robot.made[-1]
     error = soft_franky.ControlException("libfranka: motion aborted by reflex! []\nlog: reflex")
     reading = reading_after(robot, arm, error, mode, *errors)
     assert reading.status is status
     assert "log" not in reading.error
-    arm.command(reading.T_mount_tip)
+    arm.command(tip_of(reading))
     assert len(robot.motions) == 1  # nothing moves until it was recovered
     arm.recover(confirmed=status.needs_person)
     assert arm.read().status is ArmStatus.READY
-    arm.command(reading.T_mount_tip)
+    arm.command(tip_of(reading))
     assert len(robot.motions) == 2
 
 
@@ -135,7 +225,7 @@ def test_errors_of_an_earlier_motion_prove_nothing(arm):
     robot = soft_franky.Robot.made[-1]
     error = soft_franky.ControlException("libfranka: Move command aborted")
     for status in (ArmStatus.REFLEX, ArmStatus.UNEXPLAINED):
-        arm.command(arm.read().T_mount_tip)
+        arm.command(tip_of(arm.read()))
         assert reading_after(robot, arm, error, "Idle", "cartesian_reflex").status is status
         arm.recover(confirmed=True)
 
@@ -156,6 +246,21 @@ def test_a_hand_opens_as_far_as_it_was_homed_and_survives_refusals(arm):
     arm.grip(0.08)
     until(lambda: arm.read().opening_m == 0.079)
     assert hand.asked_m == [0.0, 0.079, 0.079, 0.079]
+
+
+def test_a_command_that_the_hand_gave_up_is_sent_again(arm):
+    rig = read_rig(find_rig("franka-twin"))
+    unit = ArmUnit(replace(rig.arms[0], max_opening_m=0.079), arm, rig.guard)
+    hand = soft_franky.Gripper.made[-1]
+    soft_franky.Gripper.refuses = 3  # as often as it tries by itself
+    assert unit.grip(1.0)
+    until(lambda: arm.read().grip_refused)
+    assert hand.width_m == 0.079
+    unit.measure(1.0)
+    assert unit.grip(1.0)
+    until(lambda: arm.read().opening_m == 0.0)
+    unit.measure(1.1)
+    assert not unit.grip(1.0)  # it was done
 
 
 def test_a_hand_that_was_not_homed_is_refused(arm, monkeypatch):

@@ -8,6 +8,7 @@ mount, metres and radians; times are seconds.
 from __future__ import annotations
 
 import importlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import CapexError, UnknownName
-from capex.pose import Array, Pose
+from capex.pose import Array, Pose, nearest_rotation
 from capex.worlds import Image
 
 # What a rig file may name as a driver: the module:callable that makes one, an arm's from (options,
@@ -70,6 +71,7 @@ class ArmFacts:
     # An external force above it is contact where the rig file says no other: what the robot
     # measures in free air, once its bias is subtracted, must stay below.
     contact_n: float = 5.0
+    floats: bool = False  # until it is first held, which makes it too stiff for a hand
     by_hand: str = ""  # how a person can move it, where it is not just pushed
 
 
@@ -100,6 +102,7 @@ class ArmReading:
     force_n: tuple[float, float, float] | None = None  # external, at the tip, frame of the mount
     status: ArmStatus = ArmStatus.READY
     detail: str = ""  # of a status that is not READY, in the words of the robot
+    grip_refused: bool = False  # the hand has given up the last `grip`; it may be sent again
 
     @property
     def error(self) -> str:
@@ -108,6 +111,18 @@ class ArmReading:
             return ""
         kind = "" if self.status is ArmStatus.FAULT and self.detail else str(self.status)
         return ": ".join(dict.fromkeys(filter(None, (kind, self.detail))))
+
+
+ROTATION_OFF = 1e-3  # of an entry: robots print theirs with four digits
+
+
+def rotation_off(matrix: Array) -> float:
+    """How far the entry of a measured matrix (3,3) that is off most is from those of the nearest
+    rotation; infinite where the matrix is not finite.
+    """
+    if not np.isfinite(matrix).all():
+        return math.inf
+    return float(np.abs(matrix - nearest_rotation(matrix)).max())
 
 
 class ArmDriver(Protocol):
@@ -143,6 +158,13 @@ class ArmDriver(Protocol):
 
     def close(self) -> None:
         """Leave the arm as safely as it can be left."""
+
+
+class Foreseeing(Protocol):
+    """What a driver may have, too, that solves goals for joints which cannot always have them."""
+
+    def foreseen(self, T_mount_tip: Pose) -> Pose:
+        """Where `command` with this goal would lead the tip; nothing is sent."""
 
 
 Depth = npt.NDArray[np.float32]

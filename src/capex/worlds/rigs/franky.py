@@ -17,7 +17,7 @@ import numpy as np
 
 from capex.errors import CapexError, RigFault
 from capex.pose import Pose, nearest_rotation
-from capex.worlds.rigs.drivers import ArmFacts, ArmReading, ArmStatus
+from capex.worlds.rigs.drivers import ROTATION_OFF, ArmFacts, ArmReading, ArmStatus, rotation_off
 from capex.worlds.rigs.franka_tip import (
     CONTACT_N,
     JOINT_LIMITS_RAD,
@@ -53,9 +53,10 @@ class FrankyArm:
         self._hand: FrankyHand | None = None
         self._stop: tuple[ArmStatus, str] | None = None  # why a motion ended that we did not end
         self._errors_before: tuple[str, ...] = ()  # of the motion before the one that runs
+        self._tip: Pose | None = None  # the last that was measured and is a pose
 
     def connect(self) -> ArmFacts:
-        """Reach arm and hand, and set what the control box is to take for a collision."""
+        """Reach arm and hand; nothing is set in the control box before the first motion."""
         self._franky = franky = _import_franky()
         self._failures = (franky.Exception, RuntimeError)  # of libfranka, and of the network below
         address, options = self._options.address, self._options
@@ -69,9 +70,6 @@ class FrankyArm:
             )
         try:
             self._robot = franky.Robot(address, realtime_config=config)
-            self._robot.set_collision_behavior(
-                options.collision_torque_nm, options.collision_force_n
-            )
             self._hand = FrankyHand(franky.Gripper(address), options, self._name)
             require_hand(_pose(self._robot.state.F_T_EE), self._name)
         except (*self._failures, RigFault) as error:
@@ -79,7 +77,7 @@ class FrankyArm:
             if isinstance(error, RigFault):
                 raise
             raise RigFault(why_not_connected(type(error).__name__, str(error), self._at)) from None
-        self._stop = None
+        self._stop, self._tip = None, None
         return ArmFacts(
             JOINTS,
             JOINT_LIMITS_RAD[options.robot],
@@ -115,6 +113,7 @@ class FrankyArm:
         except self._failures as error:
             raise RigFault(f"{self._at} is lost ({error})") from None
         status, detail = self._condition(state)
+        self._tip = self._pose_now(state) or self._tip
         return ArmReading(
             _pose(state.O_T_EE),
             tuple(float(v) for v in np.ravel(state.q)),
@@ -123,7 +122,15 @@ class FrankyArm:
             force_on_arm_n(state.O_F_ext_hat_K),
             status,
             detail,
+            hand.refused,
         )
+
+    def _pose_now(self, state: Any) -> Pose | None:
+        """The tip as a pose to aim at; None where what is measured is none."""
+        raw = _pose(state.O_T_EE)
+        if not np.isfinite(raw.position_m).all() or rotation_off(raw.rotation) > ROTATION_OFF:
+            return None
+        return Pose(raw.position_m, nearest_rotation(raw.rotation))
 
     def _condition(self, state: Any) -> tuple[ArmStatus, str]:
         """Whether the arm may move: by the robot's mode, and by how its last motion ended."""
@@ -153,16 +160,24 @@ class FrankyArm:
         self._connected()[1].grip(opening_m)
 
     def stop(self) -> None:
-        """The measured pose becomes the goal."""
+        """The measured pose becomes the goal, or the last that was one."""
         robot, _ = self._connected()
         self._notice_end()
-        if self._motion is not None:
-            self._aim(self._motion, _pose(robot.state.O_T_EE))
+        tip = self._pose_now(robot.state) or self._tip
+        if self._motion is not None and tip is not None:
+            self._aim(self._motion, tip)
 
     def recover(self, *, confirmed: bool) -> None:
-        """Clear a reflex; the controller starts again with the next goal."""
+        """Clear a reflex; the controller starts again with the next goal. One that only refused a
+        goal still runs.
+        """
         robot, _ = self._connected()
-        self._motion = None
+        self._notice_end()
+        if self._stop is not None and self._stop[0].needs_person and not confirmed:
+            return  # it was stopped just now
+        if self._motion is not None:
+            self._stop = None
+            return
         with contextlib.suppress(*self._failures):
             robot.join_motion(BOX_S)
         try:
@@ -189,6 +204,24 @@ class FrankyArm:
         at the pose as it is reported, which it then refuses: a Panda's is no rotation to 1e-6.
         """
         franky, options, state = self._franky, self._options, self._robot.state
+        if (tip := self._pose_now(state)) is None:
+            self._stop = ArmStatus.FAULT, "it measures no pose to begin a motion at"
+            return
+        self._errors_before = errors_set(state.last_motion_errors)
+        torque_nm, force_n = options.collision_torque_nm, options.collision_force_n
+        try:
+            self._robot.set_collision_behavior(torque_nm, force_n)
+            motion = self._new_motion(franky, options, state)
+            self._set_reference(motion, tip)
+            self._robot.move(motion, asynchronous=True)
+        except ValueError as error:
+            self._stop = ArmStatus.FAULT, f"franky refuses to begin a motion: {error}"
+        except self._failures as error:
+            self._stop = self._explained(error)
+        else:
+            self._motion = motion
+
+    def _new_motion(self, franky: Any, options: FrankyOptions, state: Any) -> Any:
         lower, upper = np.array(JOINT_LIMITS_RAD[options.robot]).T
         motion = franky.CartesianImpedanceTrackingMotion(
             translational_stiffness=options.translational_stiffness,
@@ -200,29 +233,24 @@ class FrankyArm:
             # or the elbow wanders off, as nothing else holds it
             posture_task=franky.PostureTask(np.ravel(state.q), POSTURE_NM_RAD),
         )
-        self._aim(motion, _pose(state.O_T_EE))
         if options.force_reaction_n is not None:
             force = franky.Measure.FORCE_X**2 + franky.Measure.FORCE_Y**2
             force = force + franky.Measure.FORCE_Z**2
             too_much = force > options.force_reaction_n**2
             motion.add_reaction(franky.Reaction(too_much, franky.TorqueStopMotion()))
-        self._errors_before = errors_set(state.last_motion_errors)
-        try:
-            self._robot.move(motion, asynchronous=True)
-        except self._failures as error:
-            self._stop = self._explained(error)
-            return
-        self._motion = motion
+        return motion
 
     def _aim(self, motion: Any, goal: Pose) -> None:
+        """A new goal of the motion that runs; one that franky refuses leaves it at the last."""
+        try:
+            self._set_reference(motion, goal)
+        except ValueError as error:
+            self._stop = self._stop or (ArmStatus.FAULT, f"franky refuses a goal: {error}")
+
+    def _set_reference(self, motion: Any, goal: Pose) -> None:
         matrix = np.eye(4)
         matrix[:3, :3], matrix[:3, 3] = goal.rotation, goal.position_m
-        try:
-            motion.set_reference(
-                self._franky.CartesianReference(target=self._franky.Affine(matrix))
-            )
-        except ValueError as error:
-            raise RigFault(f"{self._at}: franky refuses a goal: {error}") from None
+        motion.set_reference(self._franky.CartesianReference(target=self._franky.Affine(matrix)))
 
     def _notice_end(self) -> None:
         """A controller that ended: a reflex, a person's stop, or our reaction to a force."""
@@ -271,4 +299,4 @@ def _import_franky() -> Any:
 
 def _pose(affine: Any) -> Pose:
     matrix = np.asarray(affine.matrix, dtype=np.float64)
-    return Pose(matrix[:3, 3].copy(), nearest_rotation(matrix[:3, :3]))
+    return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())

@@ -33,6 +33,7 @@ class FrankyHand:
                 " home it in Desk"
             )
         self._wanted_m: float | None = None
+        self.refused = False  # the last opening that was asked for was given up
         self._fault = ""
         self._ended = False
         self._news = threading.Condition()
@@ -51,6 +52,7 @@ class FrankyHand:
     def grip(self, opening_m: float) -> None:
         """Move towards an opening; returns at once."""
         with self._news:
+            self.refused = False
             self._wanted_m = min(self.max_opening_m, max(0.0, float(opening_m)))
             self._news.notify_all()
 
@@ -82,7 +84,7 @@ class FrankyHand:
 
     def _try(self, opening_m: float) -> None:
         """The hand may refuse a movement, as when its fingers are blocked: try again, unless there
-        is a newer one. Whether it moved is seen in what is measured.
+        is a newer one; then it is `refused`. Whether it moved is seen in what is measured.
         """
         for _ in range(TRIES):
             try:
@@ -93,6 +95,8 @@ class FrankyHand:
             time.sleep(PAUSE_S)
             if self._ended or self._wanted_m is not None:
                 return
+        with self._news:
+            self.refused = self._wanted_m is None
 
     def _send(self, opening_m: float) -> None:
         """Closing is a grasp of any width, which keeps its force; opening is a plain move."""

@@ -5,14 +5,22 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from capex.errors import RigFault
 from capex.pose import Array, Pose, nearest_rotation
 from capex.worlds import ArmCommand, ArmState
-from capex.worlds.rigs.drivers import ArmDriver, ArmFacts, ArmReading, ArmStatus
+from capex.worlds.rigs.drivers import (
+    ROTATION_OFF,
+    ArmDriver,
+    ArmFacts,
+    ArmReading,
+    ArmStatus,
+    Foreseeing,
+    rotation_off,
+)
 from capex.worlds.rigs.guard import TipState
 from capex.worlds.rigs.rigfile import ArmEntry, GuardPolicy
 from capex.worlds.rigs.senses import Senses, StateAge
@@ -23,7 +31,6 @@ T = TypeVar("T")
 OPEN_M = 0.005  # fingers this near to their stop are open
 GARBLED = "it measures numbers that are not finite"
 NO_ROTATION = "it measures a rotation that is none"
-ROTATION_OFF = 1e-3  # of an entry: robots print theirs with four digits
 NOT_FINITE = Pose(np.full(3, np.nan), np.full((3, 3), np.nan))
 
 
@@ -62,6 +69,8 @@ class ArmUnit:
         reading = self._try(self._driver.read)
         if reading is not None:
             self.garbled = _wrong_numbers(reading)
+            if reading.grip_refused:
+                self._told_m = None  # the next command of the gripper is sent
         if reading is not None and not self.garbled:
             self.reading = reading = _cleaned(reading)
             self._age_s = self._age.age_s(now_s, reading.time_s)
@@ -122,6 +131,23 @@ class ArmUnit:
     def is_open(self) -> bool:
         """Whether the fingers stand open and were not told to close."""
         return self._told_m != 0.0 and self.reading.opening_m > self.facts.max_opening_m - OPEN_M
+
+    @property
+    def senses_force(self) -> bool:
+        """Whether the arm measures the force at its tip."""
+        return self.raw_force_n is not None
+
+    @property
+    def foresees(self) -> bool:
+        """Whether its driver knows where a goal would lead the tip."""
+        return hasattr(self._driver, "foreseen")
+
+    def foreseen(self, goal: Pose) -> Pose:
+        """Where a goal would lead the tip; a driver that fails at that is lost."""
+        T_base_mount = self.entry.T_base_mount
+        call = cast(Foreseeing, self._driver).foreseen
+        led = self._try(call, T_base_mount.inverse() @ goal)
+        return NOT_FINITE if led is None else T_base_mount @ led
 
     def send(self, goal: Pose) -> None:
         """A goal that the guard let through."""
@@ -198,7 +224,7 @@ def _wrong_numbers(reading: ArmReading) -> str:
     )
     if not finite:
         return GARBLED
-    off = float(np.abs(pose.rotation - nearest_rotation(pose.rotation)).max())
+    off = rotation_off(pose.rotation)
     return f"{NO_ROTATION} (off by {off:.2g})" if off > ROTATION_OFF else ""
 
 
