@@ -126,11 +126,13 @@ class RigFault(CapexError):
 
     Args:
         not_home: whether an arm stands where it cannot find home by itself.
+        stop: the press of a person's (`rigs.link.PersonStop`) that this fault is about.
     """
 
-    def __init__(self, message: str, *, not_home: bool = False):
+    def __init__(self, message: str, *, not_home: bool = False, stop: object = None):
         super().__init__(message)
         self.not_home = not_home
+        self.stop = stop
 
 
 def closest_first(given: str, valid: Iterable[str]) -> list[str]:

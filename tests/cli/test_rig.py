@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from capex import worlds
+from capex.cli import rig
 from capex.cli.rig import RigCalibrate, calibrate
 from capex.errors import CapexError
 from capex.pose import angle_between
 from capex.worlds.pinhole import CameraModel
+from capex.worlds.rigs.env import RigEnv
 from capex.worlds.rigs.parse import PACKAGED
 
 BOX = "workspace = { lower_m = [0.34, -0.06, 0.30], upper_m = [0.46, 0.06, 0.42] }\n"
@@ -63,3 +65,16 @@ def test_wrong_requests_are_refused_before_anything_moves(env, tmp_path):
     command = RigCalibrate("room", "front", pixels=tmp_path / "none.csv")
     with pytest.raises(CapexError, match=r"none\.csv cannot be read"):
         command.run()
+
+
+def test_ctrl_c_between_two_motions_stops_the_arms_so_that_they_are_not_parked(monkeypatch):
+    stopped = []
+    monkeypatch.setattr(RigEnv, "stop", lambda env: stopped.append(env.spec.name))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rig, "calibrate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        RigCalibrate("room", "front").run()
+    assert stopped == ["rig:room:LiftBlock"]

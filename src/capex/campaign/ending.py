@@ -122,12 +122,14 @@ def recovered(
     env: Env, operator: Operator | None, fault: RigFault, check: Callable[[], None]
 ) -> bool:
     """Whether the rig is fine again: somebody says so, and nothing contradicts. What a person has
-    stopped no stand-in lets go on.
+    stopped, also before this attempt, no stand-in lets go on.
     """
-    if operator is not None and operator.stand_in and person_stops(env):
-        return False
     with contextlib.suppress(Stopped, OperatorLeft):
-        while operator is not None and operator.recover(fault, check):
+        while operator is not None:
+            if operator.stand_in and (fault.stop is not None or person_stops(env)):
+                return False
+            if not operator.recover(fault, check):
+                return False
             try:
                 recover(env)
                 return True

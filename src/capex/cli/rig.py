@@ -127,6 +127,10 @@ class RigCalibrate:
         assert isinstance(env, RigEnv)
         try:
             solved = calibrate(env, self.camera, self._asked(), self.pictures, self.mark)
+        except KeyboardInterrupt:
+            with contextlib.suppress(CapexError):  # between motions, too: so it is not parked
+                env.stop()
+            raise
         finally:
             env.close()
         console.print(

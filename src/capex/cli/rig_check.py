@@ -66,9 +66,7 @@ def _lift(env: RigEnv, *, simulated: bool, asks: bool) -> None:
     by the simulated one. What is still too near afterwards is a rule's to say.
     """
     if simulated:
-        if near_limits(env.rig, env.open().link):
-            with contextlib.suppress(CapexError):  # a robot with brakes cannot be lifted
-                env.room_hand().lift()
+        env.lift()
         return
     while asks:
         try:

@@ -2,7 +2,8 @@
 checks on its own side that every goal keeps the policy that it was told.
 
 It logs each call as a line of JSON. Files in the folder `control` make it misbehave: `error` (its
-text is an `ArmStatus`), `force` (three numbers), `freeze` (the state stops), `lost` (no connection).
+text is an `ArmStatus`), `user_stop` (from when to when it reports one), `force` (three numbers),
+`freeze` (the state stops), `lost` (no connection), `press` (who presses stop during the next hold).
 Its joints are its tip's coordinates: a joint limit is a plane.
 """
 
@@ -115,11 +116,17 @@ class LaggingArm:
             self.opening_m,
             self.now_s() - 7.0,
             force,
-            ArmStatus(self.told("error") or "ready"),
+            self.status(),
         )
         if self.told("freeze") is None:
             self.frozen = reading
         return self.frozen or reading
+
+    def status(self) -> ArmStatus:
+        begin_s, end_s = (float(n) for n in (self.told("user_stop") or "0 0").split())
+        if begin_s <= self.now_s() < end_s:
+            return ArmStatus.USER_STOP
+        return ArmStatus(self.told("error") or "ready")
 
     def command(self, T_mount_tip: Pose) -> None:
         self.advance()
@@ -194,6 +201,9 @@ class LaggingArm:
         self.advance()
         if self.goal is None:
             self.goal = self.braked
+        if (by := self.told("press")) is not None:
+            (Path(self.options["control"]) / "press").unlink()
+            press(os.getpid(), f"key of {by}", by, wait=False)
         self.note("hold")
 
     def grip(self, opening_m: float) -> None:

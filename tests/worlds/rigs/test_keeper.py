@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rig_of import calls, rig_of
 
 from capex.errors import CapexError, RigFault
-from capex.pose import DOWN
+from capex.pose import DOWN, Pose
 from capex.worlds import ArmCommand, Command
 from capex.worlds.rigs.client import open_link
 from capex.worlds.rigs.servo import shortened
@@ -114,6 +115,49 @@ def test_forces_are_contact_and_above_the_latch_a_stop(tmp_path):
         assert [c["call"] for c in calls(tmp_path)].count("stop") == 2
 
 
+def test_the_same_force_a_second_time_stops_the_arm_a_second_time(tmp_path):
+    force = tmp_path / "arm" / "force"
+    up, down = (Command({"arm": ArmCommand((0.0, 0.0, z))}) for z in (0.01, -0.01))
+    with opened(rig_of(tmp_path)) as link:
+        for stops in (1, 2):
+            for _ in range(4):
+                assert not link.tick(down).stopped
+            force.write_text("0 0 40")
+            for _ in range(2):
+                assert link.tick(down).stopped == "arm: a force of 40 N"
+            assert [c["call"] for c in calls(tmp_path)].count("stop") == stops
+            force.unlink()
+            assert not link.tick(up).stopped  # away from it, which ends the latch
+
+
+@pytest.mark.parametrize("request_is", ["settle", "tare", "home"])
+def test_a_user_stop_that_was_seen_once_waits_for_a_person(tmp_path, request_is):
+    step = Command({"arm": ArmCommand((0.005, 0.0, 0.0))})
+    with opened(rig_of(tmp_path)) as link:
+        now_s = link.settle().time_s
+        (tmp_path / "arm" / "user_stop").write_text(f"{now_s + 0.08} {now_s + 0.12}")
+        with pytest.raises(RigFault, match="arm: user stop"):
+            getattr(link, request_is)()
+        sent = len(calls(tmp_path))
+        with pytest.raises(RigFault, match="arm: user stop"):
+            link.tick(step)
+        assert not [c for c in calls(tmp_path)[sent:] if c["call"] == "command"]
+        link.clear()
+        assert not link.tick(step).stopped
+
+
+def test_settling_clears_what_a_robot_reports_and_the_next_tick_notes_it(tmp_path):
+    step = Command({"arm": ArmCommand((0.01, 0.0, 0.0))})
+    with opened(rig_of(tmp_path)) as link:
+        link.tick(step)
+        (tmp_path / "arm" / "error").write_text("reflex")
+        assert link.tick(step).stopped == "arm: reflex"
+        assert link.settle().guard == ("arm recovered from: reflex",)
+        assert "recover" in [c["call"] for c in calls(tmp_path)]
+        assert link.tick(step).guard == ("arm recovered from: reflex",)
+        assert link.tick(step).guard == ()
+
+
 def test_a_rotation_that_is_rounded_is_made_one_before_goals_are_built_from_it(tmp_path):
     with opened(rig_of(tmp_path, rounds=True)) as link:
         reading, notes = go(link, (0.4, 0.05, 0.3))
@@ -145,6 +189,21 @@ def test_a_bias_of_the_force_is_tared_at_home_and_is_no_contact(tmp_path):
             link.home()
 
 
+def test_only_a_refused_tare_lets_a_person_accept_another_bias(tmp_path):
+    force = tmp_path / "arm" / "force"
+    force.parent.mkdir(exist_ok=True)
+    force.write_text("0 0 -6")
+    with opened(rig_of(tmp_path)) as link:
+        link.home()
+        link.stop()
+        link.clear()  # a person confirms, but of the hand nothing was said
+        force.write_text("0 0 -2")
+        with pytest.raises(RigFault, match=r"has changed by 4.0 N"):
+            link.home()
+        link.clear()
+        assert link.home().force_n["arm"] == pytest.approx((0.0, 0.0, 0.0))
+
+
 def test_a_hand_that_holds_something_is_not_tared(tmp_path):
     force = tmp_path / "arm" / "force"
     with opened(rig_of(tmp_path, thing_m=0.03)) as link:
@@ -154,6 +213,16 @@ def test_a_hand_that_holds_something_is_not_tared(tmp_path):
         reading = link.tare()
         assert reading.arms["arm"].held
         assert reading.force_n["arm"] == (0.0, 0.0, -4.0)
+        assert link.tick(Command({})).guard == ("force not tared: its fingers are not free",)
+        assert link.tick(Command({})).guard == ()
+
+
+def test_an_arm_that_moves_is_not_tared_and_the_next_tick_says_so(tmp_path):
+    with opened(rig_of(tmp_path, lag_s=2.0)) as link:
+        for _ in range(4):
+            link.tick(Command({"arm": ArmCommand((0.01, 0.0, 0.0))}))
+        link.tare()
+        assert link.tick(Command({})).guard == ("force not tared: it is not at rest",)
 
 
 def test_an_error_is_recovered_once_and_a_users_stop_waits_for_a_person(tmp_path):
@@ -223,6 +292,61 @@ def test_two_processes_cannot_drive_one_arm(tmp_path):
         assert str(refused.value) == f"{sentence}(rig {rig.name}); end it first"
     with opened(rig):
         pass
+
+
+UP = Pose(np.array([0.4, 0.0, 0.5]), DOWN)
+
+
+@contextmanager
+def interrupted(monkeypatch, link, after_s):
+    """Ctrl-C while the link waits for an answer."""
+
+    def poll(patience_s):
+        monkeypatch.undo()
+        time.sleep(after_s)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(link._pipe, "poll", poll, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        yield
+
+
+def rig_that_parks(folder, **more):
+    rig = rig_of(folder, clock="real", start_m=(0.3, 0.5, 0.5), **more)
+    return replace(rig, arms=(replace(rig.arms[0], park=UP),))
+
+
+def test_ctrl_c_on_the_way_home_stops_the_arms_which_are_not_parked(tmp_path, monkeypatch):
+    with opened(rig_that_parks(tmp_path)) as link:
+        with interrupted(monkeypatch, link, 0.3):
+            link.home()
+        time.sleep(0.15)  # a tick and its measurement
+        stopped_s = time.monotonic()
+        with pytest.raises(RigFault, match="stopped by the operator"):
+            link.settle()  # answered by its own answer, not by that of home
+    told = [c for c in calls(tmp_path) if c["at"] > stopped_s]
+    assert told[-1]["call"] == "close"
+    assert not [c for c in told if c["call"] == "command"]
+    assert "command" in [c["call"] for c in calls(tmp_path)]  # it was under way
+
+
+def test_ctrl_c_while_an_arm_is_only_looked_at_sends_it_nothing(tmp_path, monkeypatch):
+    with opened(rig_of(tmp_path, clock="real")) as link:
+        with interrupted(monkeypatch, link, 0.0):
+            link.read()
+        assert link.read().arms
+    assert [c["call"] for c in calls(tmp_path)] == ["connect", "close"]
+
+
+def test_whoever_closes_a_rig_in_the_middle_of_a_motion_ends_it(tmp_path):
+    with opened(rig_that_parks(tmp_path)) as link:
+        link._send(("home", None))
+        link._unanswered += 1  # nobody waits for it
+        time.sleep(0.5)
+        closed_s = time.monotonic()
+    told = calls(tmp_path)
+    assert told[-1]["call"] == "close"
+    assert not [c for c in told if c["call"] == "command" and c["at"] > closed_s + 0.15]
 
 
 def test_a_driver_that_is_not_there_is_named(tmp_path):

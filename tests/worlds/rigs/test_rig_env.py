@@ -10,6 +10,8 @@ import pytest
 from pressing import press
 
 from capex import worlds
+from capex.campaign.ending import recovered
+from capex.campaign.scripted import ScriptedOperator
 from capex.errors import BadCommand, CapexError, RigFault, Unsupported
 from capex.method.executor import Executor
 from capex.method.record import record_episode
@@ -243,3 +245,21 @@ def test_a_persons_stop_is_in_the_record_and_a_person_lets_the_arms_go_on(env):
     begin(env)
     assert env.person_stops() == []
     assert "stops" not in env.rig_notes()
+
+
+def test_what_a_person_stopped_between_two_attempts_no_stand_in_lets_go_on(env):
+    begin(env)
+    env.step(HOLD)
+    _, process = env.rig_process()
+    press(process, "between two attempts")
+    with pytest.raises(RigFault, match="stopped by Ada") as fault:
+        env.reset(Start("LiftBlock", 0))
+    assert env.person_stops() == []  # since the reset
+    operator = ScriptedOperator()
+    assert not recovered(env, operator, fault.value, lambda: None)
+    with pytest.raises(RigFault, match="stopped by Ada"):
+        env.step(HOLD)
+    env.recover()
+    begin(env)
+    assert recovered(env, operator, RigFault("a camera is lost"), lambda: None)
+    begin(env)

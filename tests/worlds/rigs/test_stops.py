@@ -89,6 +89,56 @@ def test_a_stop_after_a_fault_is_told_before_the_fault_is_cleared(tmp_path):
         assert not link.tick(STEP).stopped
 
 
+def test_a_press_while_a_stop_is_cleared_is_a_stop_of_its_own(tmp_path):
+    with opened(rig_of(tmp_path)) as link:
+        link.tick(STEP)
+        press(link.process, "one", "Ada")
+        with pytest.raises(RigFault, match="stopped by Ada"):
+            link.tick(STEP)
+        (tmp_path / "arm" / "press").write_text("Ben")  # comes while Ada's is being cleared
+        with pytest.raises(RigFault, match="stopped by Ben"):
+            link.clear()
+        answer = ask(link.process, {})
+        assert (answer["held"], answer["stop"]["by"]) == ("stopped by Ben", "Ben")
+        with pytest.raises(RigFault, match="stopped by Ben") as fault:
+            link.tick(STEP)
+        assert fault.value.stop == link.stops()[-1]
+        link.clear()
+        assert not link.tick(STEP).stopped
+        assert [stop.by for stop in link.stops()] == ["Ada", "Ben"]
+
+
+def test_a_stop_stays_where_clearing_fails(tmp_path):
+    with opened(rig_of(tmp_path)) as link:
+        link.tick(STEP)
+        press(link.process)
+        with pytest.raises(RigFault, match="stopped by Ada"):
+            link.tick(STEP)
+        (tmp_path / "arm" / "error").write_text("user stop")
+        with pytest.raises(RigFault, match="cannot go on yet"):
+            link.clear()
+        assert ask(link.process, {})["stop"]["by"] == "Ada"
+        (tmp_path / "arm" / "error").unlink()
+        link.clear()
+        assert ask(link.process, {})["stop"] is None
+
+
+def test_a_fault_that_does_not_carry_the_stop_tells_nobody_of_it(tmp_path):
+    lost = tmp_path / "arm" / "lost"
+    with opened(rig_of(tmp_path)) as link:
+        link.tick(STEP)
+        press(link.process)
+        lost.touch()
+        with pytest.raises(RigFault, match="does not answer") as fault:
+            link.read()
+        assert fault.value.stop is None
+        lost.unlink()
+        with pytest.raises(RigFault, match="stopped by Ada"):
+            link.clear()
+        link.clear()
+        assert not link.tick(STEP).stopped
+
+
 def test_nonsense_and_silence_at_the_socket_keep_nobody_waiting(tmp_path):
     with opened(rig_of(tmp_path)) as link:
         silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(CLIENTS_MAX + 5)]

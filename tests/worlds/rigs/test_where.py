@@ -17,9 +17,12 @@ import numpy as np
 import pytest
 from rig_of import calls, rig_of
 
+from capex import worlds
 from capex.cli.look import Check
 from capex.cli.rig import RigFloat, RigWhere
 from capex.errors import CapexError, RigFault, UnknownName
+from capex.worlds import Start
+from capex.worlds.rigs.env import RigEnv
 from capex.worlds.rigs.opening import open_arms
 from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.room import start
@@ -170,6 +173,23 @@ def test_nobody_there_to_lift_it_an_arm_at_its_limits_is_not_held(
     assert "nothing was held: joints are nearer to their limits" in out
     assert "arms not tried" in out
     assert lab.floats()
+
+
+def test_no_program_holds_an_arm_that_floats_at_its_limits(lab: Lab) -> None:
+    name = f"rig:{lab.file}:Look"
+    worlds.allow(name)
+    env = worlds.make(name)
+    assert isinstance(env, RigEnv)
+    try:
+        with pytest.raises(RigFault, match=r"nothing was held: joint2, joint3 of left"):
+            env.reset(Start("Look", 0))  # as `capex collect` begins
+        env.recover()  # somebody at the terminal says that it is fine
+        with pytest.raises(RigFault, match=r"nothing was held: joint2, joint3 of left"):
+            env.reset(Start("Look", 0))
+        assert lab.floats()
+        assert not len(lab.hand.goals())
+    finally:
+        env.close()
 
 
 def test_a_person_lifts_the_arm_before_it_is_first_held_and_it_stays_there(lab: Lab) -> None:

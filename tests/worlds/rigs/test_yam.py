@@ -5,7 +5,9 @@ twin driven in lock-step through what goes wrong with two arms that have no brak
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import mujoco
@@ -29,6 +31,9 @@ from capex.worlds.rigs.yam.driver import YamArm
 from capex.worlds.rigs.yam.follower import FollowerServer
 from capex.worlds.rigs.yam.kinematics import MODELS, YAM, YamKinematics
 from capex.worlds.rigs.yam.wire import PortalClient, load_portal
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+from guard_geometry import surface
 
 KINEMATICS = YamKinematics(YAM)
 
@@ -265,16 +270,51 @@ def test_arms_at_rest_lie_at_their_limits_float_until_held_and_come_home_from_th
         bench.leave()
     bench = Bench()
     try:
-        bench.keeper.settle()  # which holds them
+        for request in (bench.keeper.settle, bench.keeper.home, bench.keeper.tare):
+            with pytest.raises(
+                RigFault, match=r"nothing was held: joint2, joint3 of left; .*Ctrl-C"
+            ):
+                request()
+        bench.keeper.clear()  # a person confirms, and it floats on
+        bench.keeper.latch("a person stopped it")
+        bench.keeper.clear()
         bench.hand.lift()
-        assert bench.keeper.read().arms["left"].joints_at_limit == ("joint2", "joint3")
-        bench.keeper.home()  # guarded: inside the margin only the way back is open
+        bench.keeper.home()
         for name, unit in bench.units.items():
             off_m = np.linalg.norm(bench.tip(name).position_m - unit.entry.home.position_m)
             assert off_m < 0.008
             assert not unit.state.joints_at_limit
     finally:
         bench.leave()
+
+
+def test_numbers_that_are_none_reach_no_motor() -> None:
+    joints, told = np.array([0.0, 1.2, 1.1, -1.2, 0.0, 0.0, 1.0]), list[Array]()
+    server = FollowerServer(
+        {
+            "num_dofs": lambda: 7,
+            "get_observations": lambda: {"joint_pos": joints.copy()},
+            "command_joint_pos": lambda goal: told.append(np.array(goal)),
+        }
+    )
+    server.start()
+    arm = YamArm({"model": "yam", "port": server.port}, "left")
+    arm.connect()
+    arm.hold()
+    joints[3] = np.nan
+    assert np.isnan(arm.read().joints_rad[3])  # it is reported as it is
+    arm.stop()
+    joints[3] = -1.2
+    arm.read()
+    arm.hold()
+    for goal in told:
+        np.testing.assert_array_equal(goal, joints)
+    with pytest.raises(RigFault, match="not finite are not sent"):
+        arm._send(np.full(6, np.nan))
+    joints[6] = np.nan
+    with pytest.raises(RigFault, match="reports numbers that are not finite"):
+        arm.connect()
+    arm.close()
 
 
 def test_arms_that_were_only_held_are_not_parked() -> None:
@@ -337,6 +377,38 @@ def test_a_frozen_arm_stops_both_and_sinks(bench: Bench) -> None:
     bench.hand.mend()
     bench.let_time_pass(0.1)
     assert bench.tip("right").position_m[2] < before_m[2] - 0.03  # as it is
+
+
+def test_an_arm_that_measures_no_numbers_is_stopped_and_goes_on_from_its_last(bench: Bench) -> None:
+    goals = {name: moved(bench.tip(name), 0.1, 0.0, 0.05) for name in bench.units}
+    bench.go(5, **goals)
+    bench.hand.fault("nan-state", duration_s=0.12)
+    notes = [bench.go(1, **goals).stopped for _ in range(4)]
+    assert any("not finite" in note for note in notes)
+    bench.keeper.settle()
+    assert not bench.go(2, **goals).stopped
+    assert not any(unit.lost for unit in bench.units.values())
+
+
+def test_joints_that_cannot_have_a_goal_do_not_lead_the_hand_below_the_table(bench: Bench) -> None:
+    """Far out a YAM cannot tilt as it is asked to: it keeps the place and turns elsewhere."""
+    rig, name = bench.rig, "left"
+    driver, unit = bench.units[name]._driver, bench.units[name]
+    points, floor_m = surface(rig.guard.hand(name)), rig.guard.floor(name)
+    assert isinstance(driver, YamArm)
+    lowest_m, notes = np.inf, set[str]()
+    for tilt in (0.0, -1.0, 1.0):
+        goal = Pose(np.array([0.58, 0.3, 0.0]), rotation_matrix(np.array([0.0, tilt, 0.0])) @ DOWN)
+        for _ in range(60):
+            reading = bench.go(1, left=goal)
+            notes |= set(reading.guard)
+            if reading.stopped:
+                bench.keeper.settle()
+            assert driver._goal is not None
+            led = unit.entry.T_base_mount @ KINEMATICS.tip(driver._goal)
+            lowest_m = min(lowest_m, float(led.apply(points.T)[2].min()))
+    assert lowest_m > floor_m - 0.001, notes
+    assert any("above the floor" in note for note in notes)
 
 
 def test_a_lost_connection_stops_both_and_the_arm_stays_where_it_is(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -25,6 +26,7 @@ ANSWER_S = 30.0  # of a tick that takes 50 ms: whoever waits longer has lost the
 CONNECT_S = 120.0
 HOME_S = 600.0
 ENDS_S = 5.0
+STILL = ("read", "counts", "stops")  # requests that never move an arm
 LAST_WORDS = 300  # characters of a log
 
 
@@ -42,7 +44,9 @@ class KeeperLink:
         self._pipe = Connection(ours.detach())
         self._asking, self._sending = threading.Lock(), threading.Lock()
         self._gone = False
+        self._unanswered = 0  # requests; more than one where somebody did not wait for an answer
         try:
+            self._unanswered += 1
             self._send(rig)
             self.facts: Mapping[str, ArmFacts] = self._answer(CONNECT_S)
         except CapexError:
@@ -128,8 +132,17 @@ class KeeperLink:
 
     def _ask(self, verb: str, argument: Any = None, patience_s: float = ANSWER_S) -> Any:
         with self._asking:
-            self._send((verb, argument))
-            return self._answer(patience_s)
+            try:
+                self._unanswered += 1
+                self._send((verb, argument))
+                return self._answer(patience_s)
+            except Exception:
+                raise
+            except BaseException:  # Ctrl-C: nobody waits for the end of this motion any more
+                if verb not in STILL:
+                    with contextlib.suppress(RigFault):
+                        self.stop()
+                raise
 
     def _send(self, message: Any) -> None:
         try:
@@ -140,13 +153,15 @@ class KeeperLink:
 
     def _answer(self, patience_s: float) -> Any:
         try:
-            if not self._pipe.poll(patience_s):
-                self._gone = True  # a late answer would be taken for that of the next question
-                raise RigFault(
-                    f"the process of rig {self._rig.name} ({self.process}) has not answered for"
-                    f" {patience_s:.0f} s; its log is {self._log}"
-                )
-            kind, value = self._pipe.recv()
+            while self._unanswered:
+                if not self._pipe.poll(patience_s):
+                    self._gone = True
+                    raise RigFault(
+                        f"the process of rig {self._rig.name} ({self.process}) has not answered for"
+                        f" {patience_s:.0f} s; its log is {self._log}"
+                    )
+                kind, value = self._pipe.recv()
+                self._unanswered -= 1
         except (EOFError, OSError):
             raise self._lost() from None
         if kind == "fault":

@@ -107,6 +107,7 @@ class RigEnv(Env):
             raise Unsupported(f"{spec.name} saves no state, so no start can have one")
         self._reset_at = time.time()
         link = self.open().link
+        self.lift()
         link.home()
         self._settled(link.settle())
         self._start, self._tally = start, RigTally()
@@ -152,6 +153,13 @@ class RigEnv(Env):
         if self._hand is None:
             self._hand = RoomHand.of(self.open().rig, self._rearranged)
         return self._hand
+
+    def lift(self) -> None:
+        """In a simulated room: lift the arms that float (YAM arms before their first goal), as a
+        person does who stands beside a real one.
+        """
+        if self._rig.room and any(facts.floats for facts in self.open().link.facts.values()):
+            self.room_hand().lift()
 
     def _rearranged(self) -> None:
         """Whoever arranged the simulated room has set the arm to its home and says that it may go

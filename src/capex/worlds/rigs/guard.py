@@ -1,7 +1,8 @@
 """The guard: which goals may leave the rig's process, whatever a model or a policy asks for.
 
 It sees one tick of all arms: what they measured and the goals that the servos want. It returns the
-goals that may be sent, a short phrase for each change, or a stop. It is pure: no clock, no driver.
+goals that may be sent, a short phrase for each change, or a stop. It has no clock and no driver;
+where a driver solves goals for joints, a function says where each goal would lead the tip.
 Each goal is cut on the straight way from the last one that was sent, so what is left of it fulfils
 everything that the last one did:
 
@@ -12,8 +13,9 @@ everything that the last one did:
 - the hand (handrule.py): its approach stays within `max_tilt_deg` of straight down, and all of it,
   from the tip to the flange with open fingers and camera bracket, above the floor and out of the
   keep-out boxes. Above the floor the goal is raised as far as the turned hand needs; the way to the
-  goal, from the last goal and from the measured tip, ends before a keep-out. Forearm, elbow and
-  cables are not looked at;
+  goal, from the last goal and from the measured tip, ends before a keep-out. The same holds for
+  the hand as solved joints would put it, but for SOLVED_M: where they cannot have the whole goal
+  they give up its orientation first. Forearm, elbow and cables are not looked at;
 - joint margin: there are no kinematics here, so while a joint measures inside its margin goals must
   lead to the last tip pose at which all joints were free (home, where there was none): none stands
   farther from it than the tip has come so far, but for LEASH_M;
@@ -33,8 +35,9 @@ again at every goal that leaves.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -45,7 +48,9 @@ from capex.worlds.rigs.handrule import HandRule, as_far_as
 from capex.worlds.rigs.lastcheck import (
     LEASH_M,
     GoalCheck,
+    HandCheck,
     apart_m,
+    hand_refused,
     joints_in_margin,
     nearest_hands_m,
     refused,
@@ -56,6 +61,9 @@ from capex.worlds.rigs.servo import moved_away
 from capex.worlds.rigs.shapes import between, length
 
 STILL_M = 0.001
+SOLVED_M, SOLVED_RAD = 5e-4, 0.02  # how well a goal is solved for joints where it can be
+Foresee = Mapping[str, Callable[[Pose], Pose]]  # by arm, from a goal to where it leads the tip
+NONE: Foresee = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,7 @@ class _ArmMemory:
     free: Pose  # where all joints were last outside of their margins
     nearest_m: float = math.inf  # to there, that the tip has come since
     sent: Pose | None = None
+    led: Pose | None = None  # where that goal leads the tip, of an arm that foresees it
     origin_m: Array | None = None
     lately: list[Array] = field(default_factory=list)  # tips, for keeping still
     pushed: Array | None = None  # the direction of the force that stopped it
@@ -105,7 +114,12 @@ class Guard:
         self.latched = ""  # why motion stopped, until `settled`
         self.pressed = ""  # why only a person lets it go on
 
-    def rule(self, states: Mapping[str, TipState], wanted: Mapping[str, Pose | None]) -> Ruling:
+    def rule(
+        self,
+        states: Mapping[str, TipState],
+        wanted: Mapping[str, Pose | None],
+        foresee: Foresee = NONE,
+    ) -> Ruling:
         """One tick. None in `wanted` holds an arm's last goal."""
         for name, state in states.items():
             if _finite(state.tip):
@@ -117,14 +131,26 @@ class Guard:
         goals: dict[str, Pose] = {}
         for name, goal in wanted.items():
             if goal is not None:
-                goals[name], changes = self._cut(name, states[name], starts[name], goal)
+                leads = foresee.get(name)
+                goals[name], changes = self._cut(name, states[name], starts[name], goal, leads)
                 notes += [f"{name}: {n}" if len(states) > 1 else n for n in changes]
         goals, kept_apart = self._keep_apart(states, starts, goals)
+        notes += kept_apart
+        for name in [name for name in goals if name in foresee]:
+            # Also an old goal: while joints are on their way to it, they leave the way.
+            if self._led_astray(name, states[name], foresee[name])(goals[name]):
+                del goals[name]
         for name, goal in goals.items():
-            if reason := refused(self._check(name, states[name], starts[name]), goal):
+            arm, start = self._arms[name], starts[name]
+            if reason := refused(self._check(name, states[name], start), goal):
                 return self._stop(f"the guard's last check refused a goal of {name}: {reason}")
-            self._arms[name].sent = goal
-        return Ruling(goals, (*notes, *kept_apart))
+            if name in foresee:
+                led = foresee[name](goal)
+                if reason := hand_refused(self._hand_check(name, states[name]), led):
+                    return self._stop(f"the guard's last check refused joints of {name}: {reason}")
+                arm.led = led
+            arm.sent = goal
+        return Ruling(goals, tuple(notes))
 
     def watch(self, states: Mapping[str, TipState]) -> str:
         """Between motions, while the arms hold: why they must stop, or nothing."""
@@ -166,7 +192,7 @@ class Guard:
 
     def _forget_goals(self) -> None:
         for arm in self._arms.values():
-            arm.sent = None
+            arm.sent = arm.led = None
 
     def _stop(self, reason: str) -> Ruling:
         if not self.pressed:
@@ -245,7 +271,36 @@ class Guard:
         leash_m = arm.nearest_m + LEASH_M
         return GoalCheck(self._policy, start, state.tip, arm.origin_m, free, name, leash_m)
 
-    def _cut(self, name: str, state: TipState, start: Pose, goal: Pose) -> tuple[Pose, list[str]]:
+    def _led_from(self, name: str, state: TipState) -> Pose:
+        """Where the joints of an arm were to bring its tip, or its tip before they had a goal."""
+        arm = self._arms[name]
+        moved = arm.sent is not None and self._start(name, state.tip) is not arm.sent
+        return state.tip if arm.led is None or moved else arm.led
+
+    def _hand_check(self, name: str, state: TipState) -> HandCheck:
+        return HandCheck(self._policy, self._led_from(name, state), name, SOLVED_M)
+
+    def _led_astray(
+        self, name: str, state: TipState, leads: Callable[[Pose], Pose]
+    ) -> Callable[[Pose], str]:
+        """Of a goal, why the hand may not go to where it leads the tip, as a note, or nothing."""
+        start = self._led_from(name, state)
+        hand = HandRule(self._policy, name, start, state.tip, SOLVED_M, SOLVED_RAD)
+
+        def blocked(goal: Pose) -> str:
+            led = leads(goal)
+            return hand.blocked(led) if _finite(led) else "its joints have no solution"
+
+        return blocked
+
+    def _cut(
+        self,
+        name: str,
+        state: TipState,
+        start: Pose,
+        goal: Pose,
+        leads: Callable[[Pose], Pose] | None = None,
+    ) -> tuple[Pose, list[str]]:
         """The goal as far as it may be sent, and what was changed."""
         policy, arm = self._policy, self._arms[name]
         here_m, tip_m = start.position_m, state.tip.position_m
@@ -270,7 +325,12 @@ class Guard:
         part = min(cuts.values())
         end_m = here_m + part * (end_m - here_m)
         texts += [text for text, cut in cuts.items() if cut == part < 1 - 1e-9][:1]
-        cut_goal, blocked = as_far_as(Pose(end_m, rotation), start, hand.blocked)
+        astray = None if leads is None else self._led_astray(name, state, leads)
+        cut_goal, blocked = as_far_as(
+            Pose(end_m, rotation),
+            start,
+            lambda goal: hand.blocked(goal) or ("" if astray is None else astray(goal)),
+        )
         near = joints_in_margin(policy, self._facts[name], state.joints_rad)
         if near and not returns(self._check(name, state, start), cut_goal):
             return start, [f"joint {near[0]} within its margin"]

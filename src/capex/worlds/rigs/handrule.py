@@ -22,16 +22,29 @@ TOLERANCE = 1e-9
 
 
 class HandRule:
-    """Where the hand of an arm may be next, from the last goal and the measured tip."""
+    """Where the hand of an arm may be next, from the last goal and the measured tip. What joints
+    were solved for is right but for `slack_m` and `slack_rad`.
+    """
 
-    def __init__(self, policy: GuardPolicy, arm: str, start: Pose, tip: Pose):
-        self._policy, self._start, self._tip = policy, start, tip
+    def __init__(
+        self,
+        policy: GuardPolicy,
+        arm: str,
+        start: Pose,
+        tip: Pose,
+        slack_m: float = 0.0,
+        slack_rad: float = 0.0,
+    ):
+        self._policy, self._start, self._tip, self._slack_m = policy, start, tip, slack_m
         self._hull, self._floor_m = hull_of(policy.hand(arm)), policy.floor(arm)
-        self._most_rad = max(math.radians(policy.max_tilt_deg), tilt_rad(start.rotation))
+        most_rad = math.radians(policy.max_tilt_deg) + slack_rad
+        self._most_rad = max(most_rad, tilt_rad(start.rotation))
         at_m = np.array([start.position_m, tip.position_m])
         gaps = self._gaps(at_m, np.array([start.rotation, tip.rotation]))
         self._at_start, self._at_tip = gaps
-        self._least = np.where(self._at_tip < 0.0, self._at_start, np.minimum(self._at_start, 0.0))
+        # What is not known exactly cannot be held against a pose below the floor, only against it.
+        below = (self._at_tip < 0.0) & (slack_m == 0.0)
+        self._least = np.where(below, self._at_start, np.minimum(self._at_start, 0.0))
 
     def upright(self, rotation: Array) -> Array:
         """The rotation, turned back where it tilts too far; the same object where it does not."""
@@ -81,7 +94,8 @@ class HandRule:
         return ""
 
     def _gaps(self, at_m: Array, rotations: Array) -> Array:
-        return self._hull.gaps_m(self._floor_m, self._policy.keep_out, at_m, rotations)
+        gaps = self._hull.gaps_m(self._floor_m, self._policy.keep_out, at_m, rotations)
+        return gaps + self._slack_m
 
     def _note(self, short: Array) -> str:
         """Which part is kept from what: where most is missing."""

@@ -5,11 +5,11 @@ end, the arms are measured. Ticks that follow each other keep the cadence t0 + k
 is asked for late is shorter by that, or skips whole periods. In lock-step time passes only in here.
 
 Nothing is sent to an arm before the first request that needs it held: an arm that floats until then
-stays free for a person's hand while it is only looked at.
+stays free for a person's hand while it is only looked at, and is not held at its joints' limits.
 
-What ends a motion is in the reading (`stopped`); the next tick tries `recover` once where a robot
-reports an error. A lost arm, an error that stays and every stop that needs a person
-(`ArmStatus.needs_person`) are a RigFault until `clear`.
+What ends a motion is in the reading (`stopped`); the next tick, or `settle`, tries `recover` once
+where a robot reports an error. A lost arm, an error that stays and every stop that needs a person
+(`ArmStatus.needs_person`), however short, are a RigFault until `clear`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from capex.worlds import ArmCommand, Command
 from capex.worlds.rigs.drivers import ArmStatus, RigClock
 from capex.worlds.rigs.guard import Guard, TipState
 from capex.worlds.rigs.lastcheck import apart_m
-from capex.worlds.rigs.link import RigReading
+from capex.worlds.rigs.link import PersonStop, RigReading
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.servo import shortened
 from capex.worlds.rigs.shapes import length
@@ -41,6 +41,8 @@ HOME_STRAIGHT = 30  # and after so many the way is straight: the other one may b
 HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
 TARE_S = 0.5  # of forces, whose median is their bias
+NOT_FREE = "force not tared: its fingers are not free"
+NOT_AT_REST = "force not tared: it is not at rest"
 
 _Moment = tuple[Mapping[str, TipState], Mapping[str, float]]  # states, and the robots' times
 
@@ -72,22 +74,28 @@ class Keeper:
         )
         self._deadline_s: float | None = None  # of the next tick, within a motion
         self._commanded_s = clock.now_s()
-        self._halted = ""
+        self._halted = False  # whether the arms were stopped since a goal was last let through
         self._holds = False
+        self._pressed_by: PersonStop | None = None  # whose stop the guard is latched for
+        self._recovered: list[str] = []  # notes for the next tick
+        self._untared: list[str] = []
         self.counts: Counter[str] = Counter()
         self._measure()
 
     def tick(self, command: Command) -> RigReading:
         """One control tick."""
         self._require_free()
-        self._holds = True
+        self._begin_to_hold()
         late_s = self._keep_cadence()
-        notes = self._recover()
+        notes = [*self._recovered, *self._untared, *self._recover()]
+        self._recovered, self._untared = [], []
         wanted: dict[str, Pose | None] = {}
         for name, unit in self._units.items():
             wanted[name], cuts = unit.propose(command.arms.get(name, ArmCommand()))
-            notes += [f"{name}: {cut}" if len(self._units) > 1 else cut for cut in cuts]
-        ruling = self._guard.rule(self._states(), wanted)
+            notes += [self._noted(name, cut) for cut in cuts]
+        foresee = {n: u.foreseen for n, u in self._units.items() if u.foresees}
+        ruling = self._guard.rule(self._states(), wanted, foresee)
+        self._halted &= bool(ruling.stopped)
         self._halt(ruling.stopped)
         for name, unit in self._units.items():
             if (goal := ruling.goals.get(name)) is not None:
@@ -128,21 +136,29 @@ class Keeper:
     def brake(self) -> RigReading:
         """Stop every arm where it is, which a goal ahead of it would not; the next tick goes on."""
         self._require_free()
-        self._holds = True
+        self._begin_to_hold()
         for unit in self._units.values():
             unit.stop()
         self._deadline_s = None
         return self.read()
 
     def settle(self) -> RigReading:
-        """Hold until the tips keep still, at most `settle_at_most_s`."""
+        """Hold until the tips keep still, at most `settle_at_most_s`. What a robot reports is tried
+        once to be cleared, as in a tick; holding begins anew then.
+        """
         self._require_free()
+        self._begin_to_hold()
         self._deadline_s = None
+        recovered = self._recover()
         states, latest = self._states(), list[_Moment]()
         until_s = self._clock.now_s() + self._rig.settle_at_most_s
         notes: tuple[str, ...] = ("the arms did not settle",)
         while self._clock.now_s() < until_s - 1e-9:
             self._hold_for(1)
+            self._require_free()
+            if not recovered and (recovered := self._recover()):
+                until_s = self._clock.now_s() + self._rig.settle_at_most_s
+                latest.clear()
             states = self._states()
             times_s = {name: unit.reading.time_s for name, unit in self._units.items()}
             latest = [*latest[-self._still_ticks :], (states, times_s)]
@@ -157,9 +173,10 @@ class Keeper:
         self._watch()
         self._require_free()
         self._guard.settled(states)
-        self._halted = ""
+        self._halted = False
+        self._recovered += recovered
         self.counts.update(notes)
-        return self._reading(0.0, notes)
+        return self._reading(0.0, (*recovered, *notes))
 
     def home(self) -> RigReading:
         """Every arm to its home, at half its speed and guarded, grippers open."""
@@ -176,9 +193,11 @@ class Keeper:
 
     def tare(self) -> RigReading:
         """Take the force that each arm measures now for its bias in free air. Only of arms at rest
-        whose fingers are free: the others keep theirs. RigFault where that cannot be a bias.
+        whose fingers are free: the others keep theirs, which the next tick notes. RigFault where
+        that cannot be a bias.
         """
         self._require_free()
+        self._begin_to_hold()
         self._deadline_s = None
         free = [unit for unit in self._units.values() if unit.fingers_free]
         before = self._states()
@@ -190,12 +209,15 @@ class Keeper:
                     forces_n[unit.entry.name].append(force_n)
         self._watch()
         self._require_free()
-        after = self._states()
-        for unit in free:
+        after, sensing = self._states(), [u for u in self._units.values() if u.senses_force]
+        self._untared = []
+        for unit in sensing:
             name = unit.entry.name
-            if not forces_n[name] or not _rests(before[name].tip, after[name].tip):
-                continue
-            if wrong := unit.tare(forces_n[name]):
+            if not forces_n.get(name):
+                self._untared.append(self._noted(name, NOT_FREE))
+            elif not _rests(before[name].tip, after[name].tip):
+                self._untared.append(self._noted(name, NOT_AT_REST))
+            elif wrong := unit.tare(forces_n[name]):
                 self._press(f"{name}: {wrong}")
                 raise RigFault(f"{name}: {wrong}")
         return self.read()
@@ -295,8 +317,14 @@ class Keeper:
         guard = f" ({', '.join(reading.guard)})" if reading.guard else ""
         return f"{name} stays {100 * left[name]:.1f} cm from where it should be{guard}"
 
-    def stop(self, reason: str = "stopped by the operator") -> None:
-        """E-stop."""
+    def press(self, stop: PersonStop) -> None:
+        """A person's stop. It takes the place of one that is being cleared."""
+        if self._pressed_by is not None:
+            self._guard.pressed = ""
+        self._press(stop.sentence, stop)
+
+    def latch(self, reason: str) -> None:
+        """Stop; only a person lets the arms go on."""
         self._press(reason)
 
     @property
@@ -305,16 +333,21 @@ class Keeper:
         return self._guard.pressed
 
     def clear(self) -> None:
-        """A person says that it is safe to go on: lost arms are reached again, errors cleared."""
+        """A person says that it is safe to go on: lost arms are reached again, errors cleared. An
+        arm that still floats goes on floating.
+        """
         for unit in self._units.values():
             unit.revive(self._clock.now_s())
-        self._deadline_s, self._halted = None, ""
+        self._deadline_s, self._halted = None, False
+        self._holds |= not self._floating
         self._hold_for(RECOVERY_TICKS)
         for name, unit in self._units.items():
             if wrong := unit.lost or unit.reading.error:
                 self._press(f"{name}: {wrong}")
                 raise RigFault(f"{name} cannot go on yet: {wrong}")
+        self._interrupt()  # the last moment for a stop that came meanwhile
         self._guard.clear()
+        self._pressed_by = None
         self._guard.settled(self._states())
 
     def hold_alone(self, seconds: float) -> None:
@@ -369,51 +402,84 @@ class Keeper:
                 self._press(f"{name}: {wrong}")
         self._require_free()
         self._guard.settled(self._states())
-        self._halted = ""
+        self._halted = False
         return notes
 
-    def _hold_for(self, ticks: int) -> None:
-        """Hold for some ticks, and measure."""
+    @property
+    def _floating(self) -> dict[str, ArmUnit]:
+        """The arms that float until they are first held, while they do."""
+        if self._holds:
+            return {}
+        return {name: unit for name, unit in self._units.items() if unit.facts.floats}
+
+    def _begin_to_hold(self) -> None:
+        """Before the first request that holds the arms: RigFault where one that floats has a joint
+        at its limit. Held there it would be too stiff to be led away by hand.
+        """
+        if floating := self._floating:
+            self._measure()
+            near = {n: u.state.joints_at_limit for n, u in floating.items()}
+            if at_limits := [f"{', '.join(j)} of {n}" for n, j in near.items() if j]:
+                by_hand = dict.fromkeys(u.facts.by_hand for n, u in floating.items() if near[n])
+                raise RigFault(
+                    f"nothing was held: {'; '.join(at_limits)} are nearer to their limits than the"
+                    f" guard's margin of {self._rig.guard.joint_margin_rad:g} rad; move the arm by"
+                    f" hand until all are free ({'; '.join(by_hand)})"
+                )
         self._holds = True
-        for unit in self._units.values():
+
+    def _hold(self) -> None:
+        for unit in self._units.values() if self._holds else ():
             unit.hold()
+
+    def _hold_for(self, ticks: int) -> None:
+        """Hold for some ticks, and measure; arms that nobody has needed yet are only measured."""
+        self._hold()
         for _ in range(ticks):
             self._clock.sleep_until(self._clock.now_s() + self.period_s)
-            for unit in self._units.values():
-                unit.hold()
+            self._hold()
             self._interrupt()
-        self._measure()
+            self._measure()
+        if not ticks:
+            self._measure()
 
     def _measure(self) -> None:
+        """Read every arm. While they are held, what needs a person is latched when it is seen, for
+        it may be gone at the next look.
+        """
         for unit in self._units.values():
             unit.measure(self._clock.now_s())
+        for name, unit in self._units.items() if self._holds else ():
+            if unit.lost or unit.reading.status.needs_person:
+                self._press(f"{name}: {unit.lost or unit.reading.error}")
 
     def _watch(self) -> str:
         """Measure, and stop where something is wrong; returns what is."""
         self._measure()
-        for name, unit in self._units.items():
-            if unit.lost or unit.reading.status.needs_person:
-                self._press(f"{name}: {unit.lost or unit.reading.error}")
         return self._halt(self._guard.watch(self._states()))
 
     def _halt(self, reason: str) -> str:
-        """Stop all arms, once for each reason."""
-        if reason and reason != self._halted:
-            self._halted, self._holds = reason, True
-            for unit in self._units.values():
+        """Stop all arms that are held, once until a goal is let through again."""
+        if reason and not self._halted:
+            self._halted = True
+            for unit in self._units.values() if self._holds else ():
                 unit.stop(forget_bias=self._guard.stopped_by_force)
         return reason
 
-    def _press(self, reason: str) -> None:
+    def _press(self, reason: str, stop: PersonStop | None = None) -> None:
         if not self._guard.pressed:
             self.counts.update([f"fault: {reason}"])
+            self._pressed_by, self._halted = stop, False
         self._guard.press(reason)
         self._deadline_s = None
         self._halt(reason)
 
     def _require_free(self) -> None:
         if self._guard.pressed:
-            raise RigFault(self._guard.pressed)
+            raise RigFault(self._guard.pressed, stop=self._pressed_by)
+
+    def _noted(self, name: str, note: str) -> str:
+        return f"{name}: {note}" if len(self._units) > 1 else note
 
     def _states(self) -> dict[str, TipState]:
         return {name: unit.tip_state for name, unit in self._units.items()}

@@ -40,6 +40,21 @@ class GoalCheck:
     arm: str = ""
     leash_m: float = 0.0  # then: how far from there a goal may stand (`apart_m`)
 
+    @property
+    def hand(self) -> HandCheck:
+        """The part that is about the hand."""
+        return HandCheck(self.policy, self.start, self.arm)
+
+
+@dataclass(frozen=True)
+class HandCheck:
+    """What the hand of one arm is held against."""
+
+    policy: GuardPolicy
+    start: Pose  # where it was to be before
+    arm: str = ""
+    slack_m: float = 0.0  # how well it is known where the hand will be
+
 
 def refused(check: GoalCheck, goal: Pose) -> str:
     """Why a goal may not be sent; empty where it may."""
@@ -73,7 +88,7 @@ def refused(check: GoalCheck, goal: Pose) -> str:
     most_rad = max(math.radians(policy.max_tilt_deg), shapes.tilt_rad(start.rotation))
     if shapes.tilt_rad(goal.rotation) > most_rad + TOLERANCE:
         return f"it tilts by more than {policy.max_tilt_deg:g} deg"
-    return _in_keep_out(check, goal) or _hand_inside(check, goal)
+    return _in_keep_out(check, goal) or hand_refused(check.hand, goal)
 
 
 def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
@@ -91,25 +106,30 @@ def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
     return ""
 
 
-def _hand_inside(check: GoalCheck, goal: Pose) -> str:
-    """Other than the guard, which knows distances, this looks at points of the hand's surface."""
-    policy, start = check.policy, check.start
-    hull, floor_m = shapes.hull_of(policy.hand(check.arm)), policy.floor(check.arm)
+def hand_refused(check: HandCheck, goal: Pose) -> str:
+    """Why a hand may not be there; empty where it may. Other than the guard, which knows distances,
+    this looks at points of the hand's surface.
+    """
+    policy, start, slack_m = check.policy, check.start, check.slack_m
+    hull, floor_m = shapes.hull_of(policy.hand(check.arm)), policy.floor(check.arm) - slack_m
     points = hull.points_m(goal)
+    if not np.isfinite(points).all():
+        return "it is not finite"
     if (low_m := points[:, 2].min()) < floor_m - TOLERANCE:
         was_m = start.position_m[2] + hull.lowest_m(start.rotation)[0]
         if low_m < was_m - TOLERANCE:
             return "its hand goes below the floor"
     for box in policy.keep_out:
-        if _any_inside(box, points):
+        if _any_inside(box, points, slack_m):
             at, turned = start.position_m[None], start.rotation[None]
-            if hull.gaps_m(floor_m, (box,), at, turned)[0, 1].min() >= 0:
+            if hull.gaps_m(floor_m, (box,), at, turned)[0, 1].min() >= -slack_m:
                 return f"its hand goes into {box.name}"
     return ""
 
 
-def _any_inside(box: Box, points_m: Array) -> bool:
-    lower, upper = np.asarray(box.lower_m) + TOLERANCE, np.asarray(box.upper_m) - TOLERANCE
+def _any_inside(box: Box, points_m: Array, slack_m: float) -> bool:
+    off_m = TOLERANCE + slack_m
+    lower, upper = np.asarray(box.lower_m) + off_m, np.asarray(box.upper_m) - off_m
     return bool(((points_m > lower) & (points_m < upper)).all(axis=1).any())
 
 

@@ -40,7 +40,7 @@ class _Ends(Exception):
 class _Server:
     def __init__(self, pipe: Connection, rig: RigFile):
         self._pipe, self._rig = pipe, rig
-        self._told_to_end = False
+        self._told_to_end = self._closes = False
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._on_term)
         if rig.clock == "real":
@@ -53,7 +53,7 @@ class _Server:
                 driver = load_driver(entry.driver, DRIVERS)(dict(entry.options), entry.name)
                 units[entry.name] = ArmUnit(entry, driver, rig.guard)
             self._keeper = keeper = Keeper(rig, units, self._clock, self._between)
-            self._stops = StopSocket(rig.name, keeper.stop, lambda: keeper.pressed)
+            self._stops = StopSocket(rig.name, keeper.press, lambda: keeper.pressed)
         except Exception:
             for unit in units.values():
                 unit.close()
@@ -64,16 +64,19 @@ class _Server:
         self._told_to_end = True
 
     def _between(self) -> None:
-        """During a long request only a stop can come, or the end."""
+        """During a long request only a stop can come, or the end: whoever closes the rig in the
+        middle of a motion wants no more of it.
+        """
         if self._told_to_end:
             raise _Ends
         stopped = self._stops.serve()
         while self._pipe.poll():
-            if self._receive()[0] == "stop":
+            if (verb := self._receive()[0]) in ("stop", "close"):
                 self._stops.stop(OPERATOR)
+                self._closes |= verb == "close"
                 stopped = True
-        if stopped and self._stops.standing is not None:
-            raise RigFault(self._stops.standing.sentence)
+        if stopped:
+            self._stops.require_none()
 
     def _receive(self) -> tuple[str, Any]:
         try:
@@ -94,6 +97,8 @@ class _Server:
                 if verb == "close":
                     break
                 self._reply(verb, argument)
+                if self._closes:
+                    break
         except _Ends:
             self._end_alone()
         with contextlib.suppress(_Ends):  # told to end while it parks
@@ -135,7 +140,7 @@ class _Server:
                 calls = {n: getattr(keeper, n) for n in VERBS} | {"clear": self._clear}
                 answer = ("done", calls[verb]())
         except RigFault as error:
-            self._stops.faulted()
+            self._stops.faulted(error)
             answer = ("fault", error)
         except CapexError as error:
             answer = ("refused", str(error))
@@ -143,7 +148,7 @@ class _Server:
             raise
         except Exception as error:  # the arms are held, whatever is wrong in here
             traceback.print_exc()
-            keeper.stop(f"the rig's process failed: {type(error).__name__}: {error}")
+            keeper.latch(f"the rig's process failed: {type(error).__name__}: {error}")
             answer = (
                 "fault",
                 RigFault(f"the rig's process failed: {type(error).__name__}: {error}"),
@@ -152,9 +157,8 @@ class _Server:
 
     def _clear(self) -> None:
         """A person says that it is safe to go on."""
-        self._stops.require_known()
-        self._keeper.clear()
-        self._stops.cleared()
+        with self._stops.clearing():
+            self._keeper.clear()
 
     def _say(self, answer: tuple[str, Any]) -> None:
         try:

@@ -38,6 +38,7 @@ class Senses:
         self._contact_n = facts.contact_n if entry.contact_n is None else entry.contact_n
         self._bias_n: Array = np.zeros(3)  # base frame, of free air
         self._tared = False  # whether the next tare is compared with this one
+        self._refused = False  # the last tare
 
     def told(self, opening_m: float, reading: ArmReading) -> None:
         """The gripper was told to go to an opening."""
@@ -68,7 +69,7 @@ class Senses:
         the bias; or why it may not.
         """
         bias_n = np.median(np.array(forces_n), axis=0)
-        changed_n = length(bias_n - self._bias_n)
+        changed_n, self._refused = length(bias_n - self._bias_n), True
         if length(bias_n) > TARE_MOST_N:
             return (
                 f"at rest with free fingers it measures {length(bias_n):.1f} N, more than"
@@ -81,12 +82,14 @@ class Senses:
                 f" since the last attempt, more than {TARE_CHANGE_N:g} N; see that nothing touches"
                 " or pulls at the hand"
             )
-        self._bias_n, self._tared = bias_n, True
+        self._bias_n, self._tared, self._refused = bias_n, True, False
         return ""
 
     def accept_any_tare(self) -> None:
-        """A person has looked at the robot: the next tare need not be like the last."""
-        self._tared = False
+        """A person has looked at the robot after a tare was refused: the next need not be like the
+        one before that.
+        """
+        self._tared = self._tared and not self._refused
 
     def force_n(self, reading: ArmReading) -> Array | None:
         """The external force in the base frame without its bias, where it is measured."""

@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,15 @@ def stop_address(process: int) -> Path:
 
 
 class StopSocket:
-    """The rig's side. `press` latches the guard, with what a fault then says; `held` says what
-    holds the arms until a person clears it, or nothing.
+    """The rig's side. `press` latches the guard for a stop; `held` says what holds the arms until a
+    person clears it, or nothing.
     """
 
-    def __init__(self, rig: str, press: Callable[[str], None], held: Callable[[], str]):
+    def __init__(self, rig: str, press: Callable[[PersonStop], None], held: Callable[[], str]):
         self._rig, self._press, self._held = rig, press, held
         self.stops: list[PersonStop] = []  # since the process began
         self.standing: PersonStop | None = None  # the one that was not cleared yet
-        self._known = True  # whether the collector was told of it, by a fault that names it
-        self._first = True  # whether it is what the guard was latched for
+        self._known = True  # whether the collector was told of it, by a fault that carries it
         self._keys: dict[str, PersonStop] = {}
         self._clients: dict[socket.socket, bytes] = {}
         self._path = stop_address(os.getpid())
@@ -83,26 +82,36 @@ class StopSocket:
         if self.standing is None:
             self.standing = PersonStop(by, time.time())
             self.stops.append(self.standing)
-            self._known, self._first = not key, not self._held()
-            self._press(self.standing.sentence)
+            self._known = not key
+            self._press(self.standing)
         if key:
             self._keys[key] = self.standing
             while len(self._keys) > KEYS_MAX:
                 del self._keys[next(iter(self._keys))]
 
-    def faulted(self) -> None:
-        """The collector was told what the guard is latched for."""
-        self._known = self._known or self._first
+    def faulted(self, fault: RigFault) -> None:
+        """The collector gets this fault."""
+        self._known = self._known or fault.stop is self.standing
 
-    def require_known(self) -> None:
-        """Before the arms may go on: RigFault where whoever says so cannot know of the stop."""
-        if self.standing is not None and not self._known:
-            self._first = True
-            raise RigFault(self.standing.sentence)
+    def require_none(self) -> None:
+        """RigFault where a stop stands."""
+        if self.standing is not None:
+            raise RigFault(self.standing.sentence, stop=self.standing)
 
-    def cleared(self) -> None:
-        """A person let the arms go on."""
-        self.standing = None
+    @contextlib.contextmanager
+    def clearing(self) -> Iterator[None]:
+        """While the arms are let go on: RigFault where whoever says so cannot know of the stop that
+        stands. A press from now on is a stop of its own; without one, an error leaves the old one.
+        """
+        if not self._known:
+            self.require_none()
+        cleared, self.standing = self.standing, None
+        try:
+            yield
+        except BaseException:
+            if self.standing is None:
+                self.standing = cleared
+            raise
 
     def close(self) -> None:
         """Nobody can ask any more."""

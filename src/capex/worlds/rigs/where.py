@@ -139,12 +139,12 @@ def wait_until_it_floats(rig: RigFile, name: str, tell: Callable[[str], None]) -
     (arm,) = (arm for arm in rig.arms if arm.name == name)
     alone = replace(rig, arms=(arm,))
     with open_arms(alone) as (_, link):
-        if not (by_hand := link.facts[name].by_hand):
+        if not link.facts[name].floats:
             raise CapexError(
                 f"the driver '{arm.driver}' of arm {name} knows no way to make it float;"
                 " only an arm that floats when its program begins (a YAM) can be"
             )
-        tell(f"{name}: {by_hand}.")
+        tell(f"{name}: {link.facts[name].by_hand}.")
         with contextlib.suppress(RigFault):
             while True:
                 link.read()

@@ -100,7 +100,8 @@ class YamArm:
     def _forget(self) -> None:
         """Begin anew: nothing was told, nothing is known."""
         self._goal: Array | None = None
-        self._measured: Array = np.zeros(DOFS)
+        self._seen: Array = np.zeros(DOFS)  # what the server said last
+        self._measured: Array = np.zeros(DOFS)  # the same, while it was finite
         self._open = 1.0
         self._fresh_s = 0.0  # when the numbers were last known to be right
         self._goal_then: Array | None = None  # of the joints, when they last changed
@@ -121,6 +122,8 @@ class YamArm:
             self._side = reach(self._options.side, "the room's side channel")
         self._require_yam()
         self._measure()
+        if not np.isfinite(self._seen).all():
+            raise RigFault(f"{who} reports numbers that are not finite: {self._seen.tolist()}")
         self._open = float(np.clip(self._measured[6], 0.0, 1.0))
         return ArmFacts(
             JOINTS,
@@ -128,16 +131,21 @@ class YamArm:
             MAX_OPENING_M,
             senses_force=False,
             when_we_die=WHEN_WE_DIE,
+            floats=True,
             by_hand=BY_HAND,
         )
 
     def read(self) -> ArmReading:
         """The server's latest numbers; the tip follows from the joints."""
         time_s = self._measure()
-        q = self._measured
+        q = self._seen
         return ArmReading(
             self._kinematics.tip(q[:6]), tuple(q[:6].tolist()), float(q[6]) * MAX_OPENING_M, time_s
         )
+
+    def foreseen(self, T_mount_tip: Pose) -> Pose:
+        """Where `command` would lead the tip: what the joints cannot have of a goal is missing."""
+        return self._kinematics.tip(self._kinematics.step(self._begin(), T_mount_tip))
 
     def command(self, T_mount_tip: Pose) -> None:
         """The goal of the tip, as joints near to the last ones."""
@@ -156,7 +164,7 @@ class YamArm:
         self.hold()
 
     def stop(self) -> None:
-        """Hold the measured joints."""
+        """Hold the measured joints, where they are numbers; else those before."""
         self._measure()
         self._send(self._measured[:6])
 
@@ -182,16 +190,23 @@ class YamArm:
         return self._goal
 
     def _send(self, goal: Array, ahead: Array | None = None) -> None:
-        """Tell the joints their goal, or in a motion what lies a little ahead of it."""
-        self._call("command_joint_pos", np.append(goal if ahead is None else ahead, self._open))
+        """Tell the joints their goal, or in a motion what lies a little ahead of it. The server
+        would pass on to its motors whatever it gets.
+        """
+        told = np.append(goal if ahead is None else ahead, self._open)
+        if not (np.isfinite(told).all() and np.isfinite(goal).all()):
+            raise RigFault(f"the arm '{self._name}': joint goals that are not finite are not sent")
+        self._call("command_joint_pos", told)
         self._goal = goal.copy()
 
     def _measure(self) -> float:
         """Ask for the joints; returns since when they are known to be right."""
         now_s = self._now()
         seen = self._joints(self._call("get_observations"))
-        if self._goal_then is None or not np.array_equal(seen, self._measured):
-            self._measured, self._goal_then = seen, self._goal
+        if self._goal_then is None or not np.array_equal(seen, self._seen):
+            self._seen, self._goal_then = seen, self._goal
+            if np.isfinite(seen).all():
+                self._measured = seen
         elif self._goal is not None and _apart(self._goal, self._goal_then) > FROZEN_RAD:
             return self._fresh_s
         self._fresh_s = now_s
