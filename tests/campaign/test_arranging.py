@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
+import threading
 import time
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
+from rich.console import Console
 
 import lab.world
 from capex.campaign.arranging import FRAMES
@@ -19,6 +23,9 @@ from capex.campaign.operators import OperatorLeft
 from capex.campaign.replay import replay
 from capex.campaign.robots import choose_operator, refuse_sharing
 from capex.campaign.settings import resolve
+from capex.cli.keys import Keys
+from capex.cli.operator import TerminalOperator
+from capex.cli.verdicts import TerminalJudge
 from capex.errors import CapexError, RigFault
 from capex.run.arrangements import ARRANGEMENTS, read_arrangement, read_match
 from lab.campaigns import cli, collect, flags
@@ -67,6 +74,53 @@ def test_the_first_attempt_makes_an_arrangement_and_the_others_match_it(shm):
         assert (episode.path / FRAMES / "closed").is_file()
         assert not (episode.path / "begun.json").exists()
         assert (episode.path / "arrangement" / "back_left.png").is_file()
+
+
+def test_the_operator_attends_the_robot_on_its_way_home_too(shm, monkeypatch):
+    events = []
+
+    class Attending(LabOperator):
+        def arrange(self, *args):
+            events.append("arranges")
+            return super().arrange(*args)
+
+        @contextmanager
+        def attend(self, env):
+            events.append("attends")
+            yield lambda: False
+            events.append("leaves")
+
+    reset = lab.world.LabEnv.reset
+    monkeypatch.setattr(
+        lab.world.LabEnv, "reset", lambda *args: events.append("reset") or reset(*args)
+    )
+    arranged(shm / "run", "s", operator=Attending("s"), arm="capex", starts="0")
+    attempt = events[events.index("attends") :]
+    assert attempt == ["attends", "reset", "leaves", "arranges", "attends", "leaves"]
+
+
+def test_a_key_stops_the_arms_while_they_move(tmp_path):
+    ours, theirs = pty.openpty()
+    stopped = threading.Event()
+
+    class Robot:
+        stop = staticmethod(stopped.set)
+
+    with os.fdopen(theirs, "r") as terminal, closing(Keys(terminal)) as keys:
+        operator = TerminalOperator(TerminalJudge("Ada", keys, Console(quiet=True), nullcontext))
+        os.write(ours, b" ")  # of an earlier question
+        time.sleep(0.1)
+        with operator.attend(Robot()) as ended:
+            time.sleep(0.3)
+            assert not stopped.is_set()
+            os.write(ours, b" ")
+            assert stopped.wait(20)
+            os.write(ours, b"e")
+            until = time.monotonic() + 20
+            while not ended() and time.monotonic() < until:
+                time.sleep(0.01)
+            assert ended()
+    os.close(ours)
 
 
 def test_one_arm_after_the_other(shm):

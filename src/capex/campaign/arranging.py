@@ -56,10 +56,11 @@ def match_view(start: Start, arrangement: Arrangement | None, standby: Standby) 
 
 @dataclass
 class Arranging:
-    """Between a reset and an attempt, and along with it: `prepare` and `hear` are given to the
-    attempt's hooks.
+    """Of one attempt, from before the reset to its end: `prepare` and `hear` are given to the
+    attempt's hooks. While the robot moves, home as well, the operator attends it.
     """
 
+    env: Env
     chain: Chain
     folder: Path  # the attempt's, while it is written
     operator: Operator | None
@@ -74,6 +75,7 @@ class Arranging:
     def prepare(self, env: Env, start: Start) -> None:
         """The scene is arranged and its pictures are kept; returns when the attempt may begin."""
         if self.operator is not None and env.spec.success == "operator":
+            self._attended.close()
             self.phase("arranging")
             self._arrange(env, start, self.operator)
             self.phase("simulating")
@@ -81,8 +83,7 @@ class Arranging:
             self._recording = env.record_frames(self.folder / FRAMES)
             self._recording.mark()
         self._keep_facts(env)
-        if self.operator is not None and env.spec.success == "operator":
-            self.end_now = self._attended.enter_context(self.operator.attend(env))
+        self._attend()
         for begin in self.begin:
             begin()
 
@@ -92,7 +93,12 @@ class Arranging:
             self._recording.mark()
 
     def __enter__(self) -> Arranging:
+        self._attend()
         return self
+
+    def _attend(self) -> None:
+        if self.operator is not None and self.env.spec.success == "operator":
+            self.end_now = self._attended.enter_context(self.operator.attend(self.env))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Every picture is on disk; RigFault where some were lost, unless the attempt failed

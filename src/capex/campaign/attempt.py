@@ -219,7 +219,7 @@ def run_attempt(
         standby = Standby(run_dir, chain.path.name, lease.check)
         screens = Screens(env, writer.folder)
         beside = standby, (ending.begin, screens.begin), lease.phase
-        arranging = Arranging(chain, writer.folder, operator, scenes, *beside)
+        arranging = Arranging(env, chain, writer.folder, operator, scenes, *beside)
         shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
         shown |= {"screens": env.spec.real_time}

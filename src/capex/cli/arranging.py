@@ -93,7 +93,6 @@ class TerminalArranger:
             self._say(f"{name}: match the scene of {arrangement.source}{notes}")
         self._say(f"look at {view.page}")
         self._say("Enter: ready, the robot moves next; n: note; r: open the view anew; q: stop")
-        self._say("while it moves: e ends the attempt; Enter or the space bar stops the arms")
 
     def _say(self, words: str, end: str = "\n") -> None:
         self.out.print(words, end=end, markup=False, highlight=False, soft_wrap=True)

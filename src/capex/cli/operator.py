@@ -53,15 +53,21 @@ class TerminalOperator:
 
     @contextmanager
     def attend(self, env: Env) -> Iterator[Callable[[], bool]]:
-        """At a terminal: e ends the attempt, Enter or the space bar stops the arms at once."""
+        """At a terminal: e ends the attempt, Enter or the space bar stops the arms at once. Earlier
+        keys count for nothing.
+        """
         if not self.judging.keys.terminal:
             yield lambda: False
             return
+        told = "the robot moves: Enter or the space bar stops the arms, e ends the attempt"
+        self.judging.out.print(told, highlight=False)
         ended, over = threading.Event(), threading.Event()
 
         def listen() -> None:
+            keep = False
             while not over.is_set():
-                key = self.judging.keys.key_within("e\n", LISTEN_S)
+                key = self.judging.keys.key_within("e\n", LISTEN_S, keep=keep)
+                keep = True
                 if key == "e":
                     ended.set()
                 elif key == "\n":
