@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import signal
+import socket
+import subprocess
 import time
 
 import pytest
 
-from capex.run.requests import running_rig
+from capex.run.requests import RunningRig, running_rig
 from capex.run.writing import BEGUN
+from capex.studio.stopping import RigStops
 from capex.worlds.rigs.stops import stop_address
 from studio_pages import browser as browser
 from studio_pages import free_port, quiet, running_campaign, serving, studio_process
@@ -151,6 +155,19 @@ def test_whoever_drives_a_rig_may_stop_it_and_a_simulated_world_has_no_stop(brow
     (stop,) = stopped_attempt(shm / "runs" / "rig")["rig"]["stops"]
     assert stop["by"] == "Ada"
     assert stop["step"] >= 3
+
+
+def test_a_rig_of_another_user_is_shown_as_out_of_reach():
+    with subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            rig = RunningRig("lab", other.pid, socket.gethostname(), os.getuid() + 1)
+            stops = RigStops(None)
+            assert stops._runs(None, rig)
+            row = asyncio.run(stops._state(other.pid, rig))
+            assert row["elsewhere"] == f"{socket.gethostname()} under another user"
+        finally:
+            other.kill()
+    assert not stops._runs(None, rig)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -84,6 +85,7 @@ class RunningRig:
     rig: str
     process: int
     host: str
+    user: int  # a rig's socket is its user's own
 
 
 def announce_rig(run: Path, rig: str, process: int) -> None:
@@ -91,14 +93,15 @@ def announce_rig(run: Path, rig: str, process: int) -> None:
     disk.
     """
     (run / REQUESTS).mkdir(exist_ok=True)
-    write_json(_rig_file(run), asdict(RunningRig(rig, process, socket.gethostname())))
+    write_json(_rig_file(run), asdict(RunningRig(rig, process, socket.gethostname(), os.getuid())))
 
 
 def running_rig(run: Path) -> RunningRig | None:
     """The process that was announced last; it may have ended since."""
     try:
         said = read_json(_rig_file(run))
-        return RunningRig(str(said["rig"]), int(said["process"]), str(said["host"]))
+        user = int(said.get("user", os.getuid()))
+        return RunningRig(str(said["rig"]), int(said["process"]), str(said["host"]), user)
     except (OSError, DamagedFile, KeyError, TypeError, ValueError, OverflowError):
         return None
 

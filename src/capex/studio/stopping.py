@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from capex.errors import CapexError
+from capex.run.files import alive
 from capex.run.requests import RunningRig, running_rig
 from capex.run.store import Run
 from capex.studio.answers import to_json
@@ -94,6 +96,9 @@ class RigStops:
         """None where the rig has ended."""
         if rig.host != socket.gethostname():
             return {"process": process, "rig": rig.rig, "elsewhere": rig.host}
+        if rig.user != os.getuid():
+            where = f"{rig.host} under another user"
+            return {"process": process, "rig": rig.rig, "elsewhere": where}
         try:
             return _row(process, rig, await ask_rig(process, {}))
         except (FileNotFoundError, ConnectionRefusedError):
@@ -112,7 +117,8 @@ class RigStops:
 
     def _runs(self, run: Run, rig: RunningRig) -> bool:
         if rig.host == socket.gethostname():
-            return stop_address(rig.process).exists()
+            ours = rig.user == os.getuid()
+            return stop_address(rig.process).exists() if ours else alive(rig.process)
         try:
             return self.studio.heads.status(run).running
         except (CapexError, OSError, KeyError, TypeError, ValueError):  # damaged: not our concern
