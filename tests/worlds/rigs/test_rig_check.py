@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from capex import worlds
 from capex.cli.look import Check
 from capex.errors import CapexError
 from capex.worlds.contract import MOTIONS, check
-from capex.worlds.rigs.dry import check_dry
+from capex.worlds.contract.trial import NotClaimedError
+from capex.worlds.rigs.dry import DRY_RULES, check_dry, force_is_quiet
+from capex.worlds.rigs.parse import read_rig
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +48,24 @@ def test_what_moves_is_announced_and_frames_are_recorded(room):
     said = {f.rule: (f.status, f.detail) for f in report.findings}
     assert said["frames"] == ("ok", "10 ticks leave 11 pictures of each camera: front, wrist")
     assert said["reset"][0] == said["base"][0] == "not claimed"
+
+
+def test_where_nothing_moved_the_free_air_is_not_known(room, monkeypatch):
+    monkeypatch.setattr(room, "_largest_n", {})
+    with pytest.raises(NotClaimedError, match="no rule has moved an arm, so no force in free air"):
+        force_is_quiet(room)
+
+
+def test_a_hand_that_nobody_names_is_said_to_be_assumed(tmp_path):
+    text, file = (DOCS / "rig.example.toml").read_text(), tmp_path / "lab.toml"
+    assert read_rig(DOCS / "rig.example.toml").hands_assumed == ()  # it names its shape
+    file.write_text(text.replace('shape = "franka"', "#"))
+    name = f"rig:{file}:{next(iter(read_rig(file).tasks))}"
+    worlds.allow(name)
+    told = DRY_RULES["guard"](worlds.make(name))
+    assert "the hand of arm is assumed to be a Franka Hand; hands.arm.shape or its parts" in told
+    for known in ("franka-deoxys.toml", "franka-franky.toml", "yam.toml"):
+        assert read_rig(DOCS / known).hands_assumed == ()
 
 
 def test_flags_of_rigs_are_for_rigs():

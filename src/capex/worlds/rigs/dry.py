@@ -114,6 +114,8 @@ def force_is_quiet(env: RigEnv) -> str:
         for arm in env.rig.arms
         if arm.name in largest
     }
+    if not limits and any(facts[arm.name].senses_force for arm in env.rig.arms):
+        raise NotClaimedError("no rule has moved an arm, so no force in free air was measured")
     if not limits:
         raise NotClaimedError("no arm senses a force")
     told = ", ".join(f"{name} {largest[name]:.1f} N" for name in limits)
@@ -192,8 +194,13 @@ def _disk_has_room(env: RigEnv) -> str:
 
 
 def _guard_is_on(env: RigEnv) -> str:
-    """The policy in force."""
-    return "; ".join(policy_lines(env.rig.guard))
+    """The policy in force, and what it takes for a hand where the file does not say."""
+    assumed = [
+        f"the hand of {name} is assumed to be a Franka Hand; hands.{name}.shape or its parts in"
+        " the rig file say otherwise"
+        for name in env.rig.hands_assumed
+    ]
+    return "; ".join([*policy_lines(env.rig.guard), *assumed])
 
 
 def _cm(corner: tuple[float, float, float]) -> str:

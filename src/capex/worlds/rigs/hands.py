@@ -56,5 +56,7 @@ HANDS: dict[str, Hand] = {
         capsule("wrist", 0.11, 0.19, 0.03),
     ),
 }
-DRIVER_HANDS = {"yam": "yam"}  # of known drivers; all others have a Franka Hand
+# Of known drivers; of others a Franka Hand is assumed, and `capex check` says so.
+DRIVER_HANDS = {"deoxys": "franka", "franky": "franka", "room": "franka", "yam": "yam"}
+ASSUMED = "franka"
 DEFAULT_HAND = opened(HANDS["franka"], 0.08)

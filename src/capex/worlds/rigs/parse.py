@@ -15,6 +15,7 @@ from capex.errors import CapexError, UnknownName, closest_first
 from capex.pose import Array, Pose
 from capex.worlds.rigs.drivers import CAMERA_DRIVERS, DRIVERS, require_driver
 from capex.worlds.rigs.hands import (
+    ASSUMED,
     DRIVER_HANDS,
     FINGERS,
     HANDS,
@@ -90,6 +91,12 @@ def read_rig(path: Path) -> RigFile:
         settle_at_most_s=top.number("settle_at_most_s", 3.0),
         room=room.values,
         beside=tuple(table.path for table in (policy, tasks) if table.path != path),
+        hands_assumed=tuple(
+            arm.name
+            for arm in arms
+            if arm.driver not in DRIVER_HANDS
+            and not _names_hand(policy.values.get("hands", {}).get(arm.name, {}))
+        ),
     )
     top.end()
     if not rig.room and (rig.clock == "lock-step" or rig.operator == "scripted"):
@@ -244,11 +251,16 @@ def _by_arm(table: TomlTable, key: str, arms: tuple[str, ...]) -> TomlTable:
 
 def _hand(table: TomlTable, arm: ArmEntry) -> Hand:
     """The hand of an arm: a known one, with parts of the file's own."""
-    shape = table.choice("shape", tuple(HANDS), DRIVER_HANDS.get(arm.driver, "franka"))
+    shape = table.choice("shape", tuple(HANDS), DRIVER_HANDS.get(arm.driver, ASSUMED))
     parts = {part.name: part for part in HANDS[shape]}
     parts |= {name: _hand_part(table.table(name), name) for name in PARTS if table.given(name)}
     table.end()
     return opened(tuple(parts.values()), arm.max_opening_m)
+
+
+def _names_hand(values: Mapping[str, Any]) -> bool:
+    """Whether the table of a hand leaves nothing of its shape to be assumed."""
+    return "shape" in values or {FINGERS, "palm", "wrist"} <= set(values)
 
 
 def _hand_part(table: TomlTable, name: str) -> HandPart:

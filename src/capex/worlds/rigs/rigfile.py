@@ -139,3 +139,4 @@ class RigFile:
     settle_at_most_s: float = 3.0
     room: Mapping[str, Any] = field(default_factory=dict)  # of a simulated room: its own table
     beside: tuple[Path, ...] = ()  # the files of tasks and guard that it names
+    hands_assumed: tuple[str, ...] = ()  # arms whose hand neither the file nor the driver names
