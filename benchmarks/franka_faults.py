@@ -36,6 +36,7 @@ TASK = "PickCoke"
 TICK_S = 0.05
 SILENCE_S = 1.5
 STALE_S = 0.2  # of the twin's guard
+STOP_TICKS = 6
 CAMERAS = ("frozen-frames", "camera-unplugged")
 ARM_KINDS = [kind for kind in (*KINDS, *KINDS_OF_WIRE["deoxys"]) if kind not in CAMERAS]
 
@@ -99,8 +100,12 @@ def undershoot(at: Twin) -> Table:
     return table
 
 
-def provoke(at: Twin, kind: str, lasts_s: float | None = None) -> tuple[str, str, str]:
-    """What the driver read, what it did, and how far the tip went."""
+def provoke(
+    at: Twin, kind: str, lasts_s: float | None = None, stopped_s: float | None = None
+) -> tuple[str, str, str]:
+    """What the driver read, what it did, and how far the tip went. `stopped_s`: for how long a
+    person presses the stop from 0.3 s after it on.
+    """
     reading = at.afresh()
     here, begun_s = reading.T_mount_tip.position_m, at.clock.now_s()
     if kind == "watchdog":
@@ -108,7 +113,9 @@ def provoke(at: Twin, kind: str, lasts_s: float | None = None) -> tuple[str, str
     else:
         at.hand.fault(kind, **({} if lasts_s is None else {"duration_s": lasts_s}))
     seen: dict[str, float] = {}
-    for _ in range(40):
+    for k in range(40):
+        if k == STOP_TICKS and stopped_s is not None:
+            at.hand.fault("e-stop", duration_s=stopped_s)
         note = ""
         try:
             reading = at.tick()
@@ -159,6 +166,9 @@ def main() -> None:
         for lasts_s in (2.0, 4.0, 8.0):
             row = provoke(at, "e-stop", lasts_s)
             table.add_row(f"e-stop, released after {lasts_s:g} s", *row)
+        for lasts_s in (0.3, 2.0, 4.0):
+            row = provoke(at, "reflex", stopped_s=lasts_s)
+            table.add_row(f"reflex, then an e-stop for {lasts_s:g} s", *row)
         console.print(table)
     console.print(campaigns(ARM_KINDS, base, "franka-twin", TASK))
 

@@ -2,9 +2,9 @@
 
     python benchmarks/room_faults.py [OUT]
 
-For each kind of fault: two attempts of the pilot (a stand-in) through `capex collect`; the fault
-comes with the 30th goal of the first one. Printed: how the arm was stopped, what was recorded of
-that attempt, how far the arm's tip went while the fault lasted, and how the next attempt ended.
+For each kind of fault, and for an emergency stop that is released after 2, 4 and 8 s: two attempts
+of the pilot (a stand-in) through `capex collect`; the fault comes with the 30th goal of the first
+one. Printed: how that attempt ended, what was recorded of it, and how the next ones ended.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,29 @@ FILES = Path(capex.__file__).parent / "worlds" / "rigs" / "files"
 AT_TICK = 30
 
 
-def rig_with(kind: str, folder: Path, name: str = "room") -> Path:
+@dataclass(frozen=True)
+class Case:
+    """A fault, and how long it lasts where that is not its kind's own."""
+
+    kind: str
+    lasts_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """For a table."""
+        return self.kind if self.lasts_s is None else f"{self.kind}, over after {self.lasts_s:g} s"
+
+
+RELEASED = tuple(Case("e-stop", seconds) for seconds in (2.0, 4.0, 8.0))
+
+
+def rig_with(case: Case, folder: Path, name: str = "room") -> Path:
     """A copy of a packaged rig whose first attempt goes wrong."""
     folder.mkdir(parents=True)
     for own in ("room", "franka", "yam"):
         shutil.copytree(FILES / own, folder / own)
-    fault = f'faults = [{{ kind = "{kind}", at_tick = {AT_TICK} }}]'
+    lasts = "" if case.lasts_s is None else f", duration_s = {case.lasts_s}"
+    fault = f'faults = [{{ kind = "{case.kind}", at_tick = {AT_TICK}{lasts} }}]'
     text = (FILES / f"{name}.toml").read_text().replace("fps = 20", f"fps = 20\n{fault}", 1)
     (folder / f"{name}.toml").write_text(text)
     return folder / f"{name}.toml"
@@ -71,14 +89,15 @@ def verdict(folder: Path) -> str:
     return json.loads(lines[-1])["verdict"] if lines else "none"
 
 
-def campaign(kind: str, base: Path, name: str, task: str) -> list[str]:
+def campaign(case: Case, base: Path, name: str, task: str) -> list[str]:
     """One row: the fault, the first attempt, what was recorded of it, and how the next ended."""
-    rig, out = rig_with(kind, base / f"rig-{kind}", name), base / kind
+    key = case.kind if case.lasts_s is None else f"{case.kind}-{case.lasts_s:g}"
+    rig, out = rig_with(case, base / f"rig-{key}", name), base / key
     command = [sys.executable, "-m", "capex", "collect", f"rig:{rig}:{task}", "--arm"]
     command += ["base", "--model", "pilot", "--starts", "0:2", "--out", str(out)]
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode:
-        return [kind, f"exit {ended.returncode}", ended.stderr[-400:], "", ""]
+        return [case.name, f"exit {ended.returncode}", ended.stderr[-400:], "", ""]
     rows = list(attempts(out))
     (folder, first), others = rows[0], rows[1:]
     whole = folder.parent.name == "episodes"
@@ -92,14 +111,14 @@ def campaign(kind: str, base: Path, name: str, task: str) -> list[str]:
     ]
     how = f"{first['end']}: {verdict(folder)}" if whole else "invalid"
     told = "; ".join(t for t in (said, stops) if t)
-    return [kind, how, told, str(frames(folder)), "\n".join(ends)]
+    return [case.name, how, told, str(frames(folder)), "\n".join(ends)]
 
 
 def campaigns(kinds: Iterable[str], base: Path, name: str, task: str) -> Table:
     """One row per fault."""
     table = Table("fault", "first attempt", "told or recorded", "frames", "next attempts")
-    for kind in kinds:
-        table.add_row(*campaign(kind, base, name, task))
+    for case in (*map(Case, kinds), *RELEASED):
+        table.add_row(*campaign(case, base, name, task))
     return table
 
 

@@ -4,8 +4,9 @@
 
 Both arms are on their way through the air when it happens to the right one (or to the front camera,
 or to one of our processes). Printed: what the rig said and how long after (seconds of the robot's
-clock), how far both tips really went in the three seconds that followed, from the simulation's
-truth, and what became of it after a person had mended it. With --attempts also what attempts of the
+clock), how far both tips really went in the three seconds that followed (and until three seconds
+after the power is back), from the simulation's truth, what became of more commands before a person
+confirms, and what after a person had mended it. With --attempts also what attempts of the
 pilot (a stand-in) make of it, as benchmarks/room_faults.py has them: minutes for each kind.
 """
 
@@ -59,6 +60,7 @@ class Rig:
         self.hand: RoomHand = env.room_hand()
         self.clock = RoomClock(int(opened.rig.room["side"]))
         self.mounts = {arm.name: arm.T_base_mount for arm in opened.rig.arms}
+        self.refused = False  # whether a request was a fault
         self.hand.arrange(TASK, 0)
         env.reset(Start(TASK, 0))
 
@@ -75,6 +77,7 @@ class Rig:
             try:
                 self.env.step(command)
             except RigFault as error:
+                self.refused = True
                 return str(error)
             if why := self.env.robot_state().stopped:
                 return why
@@ -122,6 +125,11 @@ def collector_gone(rig: Rig) -> str:
     return "(its log: the collector is gone; in lock-step it leaves at once)"
 
 
+def power_back(seconds: float) -> tuple[Provoke, float]:
+    """The power is cut, and on again after so long; watched for three more seconds."""
+    return fault("e-stop", duration_s=seconds), seconds + WATCHED_S
+
+
 CASES: Mapping[str, Provoke] = {
     "connection lost (1 s)": fault("dropped-connection", arm="right", duration_s=1.0),
     "one arm frozen": fault("frozen-arm", arm="right"),
@@ -134,8 +142,10 @@ CASES: Mapping[str, Provoke] = {
 }
 
 
-def row(provoke: Provoke) -> list[str]:
-    """Said, after how long, how far each arm went, and how it went on."""
+def row(provoke: Provoke, watched_s: float = WATCHED_S) -> list[str]:
+    """Said, after how long, how far each arm went, what became of more commands, and how it went on
+    after a person.
+    """
     rig = Rig()
     try:
         rig.move(BEFORE)
@@ -143,14 +153,17 @@ def row(provoke: Provoke) -> list[str]:
         said = provoke(rig)
         noticed_s = rig.clock.now_s() - begun_s
         at_stop = rig.tips_m()
-        rig.wait(max(0.0, WATCHED_S - noticed_s))
+        rig.wait(max(0.0, watched_s - noticed_s))
         after = rig.tips_m()
+        rig.refused = False
+        more = rig.move(2) or "moves"
+        more = "refused" if rig.refused else more
         state = ""
         with suppress(RigFault):
             arms = rig.env.robot_state().arms
             state = ", ".join(f"{a} {100 * s.opening_m:.1f} cm open" for a, s in arms.items())
         way = [_way(before[a], at_stop[a], after[a]) for a in ARMS]
-        return [said or "nothing", f"{noticed_s:.2f}", *way, f"{_mended(rig)}; {state}"]
+        return [said or "nothing", f"{noticed_s:.2f}", *way, more, f"{_mended(rig)}; {state}"]
     finally:
         rig.env.close()
 
@@ -179,10 +192,14 @@ def main() -> None:
     parser.add_argument("--attempts", type=Path)
     given = parser.parse_args()
     console = Console(width=180)
-    names = ("fault", "the rig said", "after, s", *(f"{a} tip, mm" for a in ARMS), "mended")
+    tips = (f"{a} tip, mm" for a in ARMS)
+    names = ("fault", "the rig said", "after, s", *tips, "more commands", "mended")
     table = Table(*names, title="in mid-air")
     for name, provoke in CASES.items():
         table.add_row(name, *row(provoke), end_section=True)
+    for seconds in (2.0, 4.0, 8.0):
+        name = f"power cut, back after {seconds:g} s"
+        table.add_row(name, *row(*power_back(seconds)), end_section=True)
     console.print(table)
     if given.attempts is not None:
         kinds = (*KINDS_OF_WIRE["portal"], "dropped-connection", "camera-unplugged")

@@ -245,10 +245,10 @@ class DeoxysArm:
     def _receive(self) -> None:
         """Take the newest states, and note a stop that they show."""
         exchange = self._connected()
-        heard_s = exchange.robot_heard_s
         exchange.receive()
         if exchange.robot is not None and exchange.robot is not self._seen:
-            self._see(exchange.robot, self._seen, exchange.robot_heard_s - heard_s)
+            self._see(exchange.robot, self._seen, exchange.robot_silent_s)
+            exchange.robot_silent_s = 0.0
         if exchange.robot is not None and exchange.hand is not None:
             now = self._condition()
             if not now.well:

@@ -118,6 +118,7 @@ class Exchange:
         self.robot: PandaState | None = None
         self.hand: GripperState | None = None
         self.now_s = self.robot_heard_s = self.hand_heard_s = time.monotonic()
+        self.robot_silent_s = 0.0  # the longest that no state came, since somebody set it to 0
         host, bind = f"tcp://{options.host}", f"tcp://{options.bind}"
         try:
             self.arm = self._line("arm", f"{host}:{options.arm}", f"{bind}:{options.arm_commands}")
@@ -203,6 +204,8 @@ class Exchange:
     def _take_robot(self, data: bytes | None) -> None:
         if data is not None:
             self.robot = read_robot_state(data) or PandaState()
+            silent_s = self.now_s - self.robot_heard_s
+            self.robot_silent_s = max(self.robot_silent_s, silent_s)
             self.robot_heard_s = self.now_s
 
     def _take_hand(self, data: bytes | None) -> None:
