@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from room_faults import campaigns
+from room_faults import Case, campaigns
 
 from capex.errors import RigFault
 from capex.pose import Pose
@@ -170,7 +170,7 @@ def main() -> None:
             row = provoke(at, "reflex", stopped_s=lasts_s)
             table.add_row(f"reflex, then an e-stop for {lasts_s:g} s", *row)
         console.print(table)
-    console.print(campaigns(ARM_KINDS, base, "franka-twin", TASK))
+    console.print(campaigns(map(Case, ARM_KINDS), base, "franka-twin", TASK))
 
 
 if __name__ == "__main__":

@@ -46,13 +46,13 @@ class Case:
 RELEASED = tuple(Case("e-stop", seconds) for seconds in (2.0, 4.0, 8.0))
 
 
-def rig_with(case: Case, folder: Path, name: str = "room") -> Path:
-    """A copy of a packaged rig whose first attempt goes wrong."""
+def rig_with(case: Case, folder: Path, name: str = "room", at_tick: int = AT_TICK) -> Path:
+    """A copy of a packaged rig whose first attempt goes wrong, at so many goals."""
     folder.mkdir(parents=True)
     for own in ("room", "franka", "yam"):
         shutil.copytree(FILES / own, folder / own)
     lasts = "" if case.lasts_s is None else f", duration_s = {case.lasts_s}"
-    fault = f'faults = [{{ kind = "{case.kind}", at_tick = {AT_TICK}{lasts} }}]'
+    fault = f'faults = [{{ kind = "{case.kind}", at_tick = {at_tick}{lasts} }}]'
     text = (FILES / f"{name}.toml").read_text().replace("fps = 20", f"fps = 20\n{fault}", 1)
     (folder / f"{name}.toml").write_text(text)
     return folder / f"{name}.toml"
@@ -89,10 +89,10 @@ def verdict(folder: Path) -> str:
     return json.loads(lines[-1])["verdict"] if lines else "none"
 
 
-def campaign(case: Case, base: Path, name: str, task: str) -> list[str]:
+def campaign(case: Case, base: Path, name: str, task: str, at_tick: int = AT_TICK) -> list[str]:
     """One row: the fault, the first attempt, what was recorded of it, and how the next ended."""
     key = case.kind if case.lasts_s is None else f"{case.kind}-{case.lasts_s:g}"
-    rig, out = rig_with(case, base / f"rig-{key}", name), base / key
+    rig, out = rig_with(case, base / f"rig-{key}", name, at_tick), base / key
     command = [sys.executable, "-m", "capex", "collect", f"rig:{rig}:{task}", "--arm"]
     command += ["base", "--model", "pilot", "--starts", "0:2", "--out", str(out)]
     ended = subprocess.run(command, capture_output=True, text=True)
@@ -114,18 +114,20 @@ def campaign(case: Case, base: Path, name: str, task: str) -> list[str]:
     return [case.name, how, told, str(frames(folder)), "\n".join(ends)]
 
 
-def campaigns(kinds: Iterable[str], base: Path, name: str, task: str) -> Table:
-    """One row per fault."""
+def campaigns(
+    cases: Iterable[Case], base: Path, name: str, task: str, at_tick: int = AT_TICK
+) -> Table:
+    """One row per fault, and one for each stop that is released."""
     table = Table("fault", "first attempt", "told or recorded", "frames", "next attempts")
-    for case in (*map(Case, kinds), *RELEASED):
-        table.add_row(*campaign(case, base, name, task))
+    for case in (*cases, *RELEASED):
+        table.add_row(*campaign(case, base, name, task, at_tick))
     return table
 
 
 def main() -> None:
     """The simulated room's own kinds."""
     base = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
-    Console(width=160).print(campaigns(KINDS, base, "room", "LiftBlock"))
+    Console(width=160).print(campaigns(map(Case, KINDS), base, "room", "LiftBlock"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from room_faults import campaigns
+from room_faults import Case, campaigns
 
 from capex import worlds
 from capex.errors import RigFault
@@ -31,7 +31,6 @@ from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.rigs.client import KeeperLink
 from capex.worlds.rigs.env import RigEnv
 from capex.worlds.rigs.room.driver import RoomClock
-from capex.worlds.rigs.room.faults import KINDS_OF_WIRE
 from capex.worlds.rigs.room.hand import RoomHand
 from capex.worlds.rigs.yam.kinematics import YAM, YamKinematics
 from capex.worlds.rigs.yam.pair import ARMS, DOFS
@@ -44,6 +43,7 @@ STEP_M: Mapping[str, tuple[float, float, float]] = {
     "right": (0.002, 0.001, 0.0),
 }
 BEFORE = 20  # ticks under way
+AT_TICK = 300  # goals of both arms: more than the way home from where they were lifted has
 AFTER = 20  # more of the same, unless something stops them
 
 
@@ -176,10 +176,13 @@ def _way(before: Array, stop: Array, after: Array) -> str:
 
 
 def _mended(rig: Rig) -> str:
-    """Whether it goes on once a person has set everything right."""
+    """Whether it goes on once a person has set everything right: a room that began anew has arms
+    that float at their limits, and are lifted.
+    """
     rig.hand.mend()
     try:
         rig.env.recover()
+        rig.env.lift()
         rig.env.settle()
         return rig.move(2) or "goes on"
     except RigFault as error:
@@ -202,8 +205,11 @@ def main() -> None:
         table.add_row(name, *row(*power_back(seconds)), end_section=True)
     console.print(table)
     if given.attempts is not None:
-        kinds = (*KINDS_OF_WIRE["portal"], "dropped-connection", "camera-unplugged")
-        console.print(campaigns(kinds, given.attempts, "yam-twin", TASK))
+        # No time passes while the stand-in confirms, five times at most: a server that is gone for
+        # longer ends the campaign.
+        kinds = ("frozen-arm", "gripper-jammed", "dropped-connection", "camera-unplugged")
+        cases = (Case("server-gone", 0.4), *map(Case, kinds))
+        console.print(campaigns(cases, given.attempts, "yam-twin", TASK, AT_TICK))
 
 
 if __name__ == "__main__":
