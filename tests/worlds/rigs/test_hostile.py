@@ -11,6 +11,8 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 import guard_geometry
 from hostile_plans import attack
 
+from capex.worlds.rigs.guard import SOLVED_M
+
 
 @pytest.mark.parametrize(("plans", "arms", "sag_m"), [(21, 1, 0.015), (29, 2, 0.0)])
 def test_no_command_outside_the_policy_arrives(tmp_path, plans, arms, sag_m):
@@ -40,3 +42,14 @@ def test_a_guard_that_knew_the_tip_alone_would_not_have_kept_the_hand_off():
     result = guard_geometry.attack(policy, hand, 8, sag_m=0.0, seed=5)
     assert result.goals.table_m > 0.02
     assert result.goals.keep_out_m > 0.02
+
+
+@pytest.mark.parametrize("foresees", [True, False])
+def test_no_joints_of_a_yam_lead_its_hand_below_the_table_or_into_a_keep_out(foresees):
+    result = guard_geometry.attack_yam(4, sag_rad=0.0, foresees=foresees, seed=3)
+    assert not result.stops
+    deepest_m = max(result.goals.table_m, result.goals.keep_out_m)
+    if foresees:
+        assert deepest_m <= SOLVED_M + 1e-9
+    else:  # a guard that looks at the goals of the tip alone
+        assert deepest_m > 0.002
