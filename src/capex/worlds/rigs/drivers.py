@@ -163,8 +163,10 @@ class ArmDriver(Protocol):
 class Foreseeing(Protocol):
     """What a driver may have, too, that solves goals for joints which cannot always have them."""
 
-    def foreseen(self, T_mount_tip: Pose) -> Pose:
-        """Where `command` with this goal would lead the tip; nothing is sent."""
+    def foreseen(self, T_mount_tip: Pose) -> tuple[Pose, ...]:
+        """Where `command` with this goal would lead the tip, and where it would come to rest should
+        that be the last command; nothing is sent.
+        """
 
 
 Depth = npt.NDArray[np.float32]

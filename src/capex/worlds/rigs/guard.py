@@ -62,8 +62,9 @@ from capex.worlds.rigs.shapes import between, length
 
 STILL_M = 0.001
 SOLVED_M, SOLVED_RAD = 5e-4, 0.02  # how well a goal is solved for joints where it can be
-Foresee = Mapping[str, Callable[[Pose], Pose]]  # by arm, from a goal to where it leads the tip
-NONE: Foresee = MappingProxyType({})
+# From a goal to where it leads the tip, and to where else it may.
+Leads = Callable[[Pose], tuple[Pose, ...]]
+NONE: Mapping[str, Leads] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Guard:
         self,
         states: Mapping[str, TipState],
         wanted: Mapping[str, Pose | None],
-        foresee: Foresee = NONE,
+        foresee: Mapping[str, Leads] = NONE,
     ) -> Ruling:
         """One tick. None in `wanted` holds an arm's last goal."""
         for name, state in states.items():
@@ -145,10 +146,10 @@ class Guard:
             if reason := refused(self._check(name, states[name], start), goal):
                 return self._stop(f"the guard's last check refused a goal of {name}: {reason}")
             if name in foresee:
-                led = foresee[name](goal)
-                if reason := hand_refused(self._hand_check(name, states[name]), led):
+                check, led = self._hand_check(name, states[name]), foresee[name](goal)
+                if reason := next(filter(None, (hand_refused(check, pose) for pose in led)), ""):
                     return self._stop(f"the guard's last check refused joints of {name}: {reason}")
-                arm.led = led
+                arm.led = led[0]
             arm.sent = goal
         return Ruling(goals, tuple(notes))
 
@@ -280,26 +281,21 @@ class Guard:
     def _hand_check(self, name: str, state: TipState) -> HandCheck:
         return HandCheck(self._policy, self._led_from(name, state), name, SOLVED_M)
 
-    def _led_astray(
-        self, name: str, state: TipState, leads: Callable[[Pose], Pose]
-    ) -> Callable[[Pose], str]:
+    def _led_astray(self, name: str, state: TipState, leads: Leads) -> Callable[[Pose], str]:
         """Of a goal, why the hand may not go to where it leads the tip, as a note, or nothing."""
         start = self._led_from(name, state)
         hand = HandRule(self._policy, name, start, state.tip, SOLVED_M, SOLVED_RAD)
 
         def blocked(goal: Pose) -> str:
             led = leads(goal)
-            return hand.blocked(led) if _finite(led) else "its joints have no solution"
+            if not all(map(_finite, led)):
+                return "its joints have no solution"
+            return next(filter(None, map(hand.blocked, led)), "")
 
         return blocked
 
     def _cut(
-        self,
-        name: str,
-        state: TipState,
-        start: Pose,
-        goal: Pose,
-        leads: Callable[[Pose], Pose] | None = None,
+        self, name: str, state: TipState, start: Pose, goal: Pose, leads: Leads | None = None
     ) -> tuple[Pose, list[str]]:
         """The goal as far as it may be sent, and what was changed."""
         policy, arm = self._policy, self._arms[name]

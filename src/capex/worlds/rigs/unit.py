@@ -142,12 +142,12 @@ class ArmUnit:
         """Whether its driver knows where a goal would lead the tip."""
         return hasattr(self._driver, "foreseen")
 
-    def foreseen(self, goal: Pose) -> Pose:
-        """Where a goal would lead the tip; a driver that fails at that is lost."""
+    def foreseen(self, goal: Pose) -> tuple[Pose, ...]:
+        """Where a goal would lead the tip (`Foreseeing`); a driver that fails at that is lost."""
         T_base_mount = self.entry.T_base_mount
         call = cast(Foreseeing, self._driver).foreseen
         led = self._try(call, T_base_mount.inverse() @ goal)
-        return NOT_FINITE if led is None else T_base_mount @ led
+        return (NOT_FINITE,) if led is None else tuple(T_base_mount @ pose for pose in led)
 
     def send(self, goal: Pose) -> None:
         """A goal that the guard let through."""

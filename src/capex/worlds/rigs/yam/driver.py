@@ -143,16 +143,23 @@ class YamArm:
             self._kinematics.tip(q[:6]), tuple(q[:6].tolist()), float(q[6]) * MAX_OPENING_M, time_s
         )
 
-    def foreseen(self, T_mount_tip: Pose) -> Pose:
-        """Where `command` would lead the tip: what the joints cannot have of a goal is missing."""
-        return self._kinematics.tip(self._kinematics.step(self._begin(), T_mount_tip))
+    def foreseen(self, T_mount_tip: Pose) -> tuple[Pose, ...]:
+        """Where `command` would lead the tip: what the joints cannot have of a goal is missing. The
+        server would hold what it was told last, which lies ahead of that.
+        """
+        goal, ahead = self._solved(T_mount_tip)
+        return self._kinematics.tip(goal), self._kinematics.tip(ahead)
 
     def command(self, T_mount_tip: Pose) -> None:
         """The goal of the tip, as joints near to the last ones."""
+        self._send(*self._solved(T_mount_tip))
+
+    def _solved(self, T_mount_tip: Pose) -> tuple[Array, Array]:
+        """The joints of a goal, and what they are told so that they are there in time."""
         before = self._begin()
         goal = self._kinematics.step(before, T_mount_tip)
         ahead = np.clip(self._lag_ticks * (goal - before), -AHEAD_RAD, AHEAD_RAD)
-        self._send(goal, np.clip(goal + ahead, self._model.lower_rad, self._model.upper_rad))
+        return goal, np.clip(goal + ahead, self._model.lower_rad, self._model.upper_rad)
 
     def hold(self) -> None:
         """The last joint goal again, or the measured joints."""
