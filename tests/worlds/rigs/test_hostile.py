@@ -51,5 +51,6 @@ def test_no_joints_of_a_yam_lead_its_hand_below_the_table_or_into_a_keep_out(for
     deepest_m = max(result.goals.table_m, result.goals.keep_out_m)
     if foresees:
         assert deepest_m <= SOLVED_M + 1e-9
+        assert not guard_geometry.too_far(result, SOLVED_M)  # nor was it measured there
     else:  # a guard that looks at the goals of the tip alone
         assert deepest_m > 0.002

@@ -164,8 +164,9 @@ class Foreseeing(Protocol):
     """What a driver may have, too, that solves goals for joints which cannot always have them."""
 
     def foreseen(self, T_mount_tip: Pose) -> tuple[Pose, ...]:
-        """Where `command` with this goal would lead the tip, and where it would come to rest should
-        that be the last command; nothing is sent.
+        """Where `command` with this goal would lead the tip; then the tip on its way from where it
+        is measured to where it would come to rest, should that be the last command. Nothing is
+        sent.
         """
 
 

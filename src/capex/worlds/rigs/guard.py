@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -62,8 +62,7 @@ from capex.worlds.rigs.shapes import between, length
 
 STILL_M = 0.001
 SOLVED_M, SOLVED_RAD = 5e-4, 0.02  # how well a goal is solved for joints where it can be
-# From a goal to where it leads the tip, and to where else it may.
-Leads = Callable[[Pose], tuple[Pose, ...]]
+Leads = Callable[[Pose], tuple[Pose, ...]]  # `drivers.Foreseeing`, in the base frame
 NONE: Mapping[str, Leads] = MappingProxyType({})
 
 
@@ -146,8 +145,8 @@ class Guard:
             if reason := refused(self._check(name, states[name], start), goal):
                 return self._stop(f"the guard's last check refused a goal of {name}: {reason}")
             if name in foresee:
-                check, led = self._hand_check(name, states[name]), foresee[name](goal)
-                if reason := next(filter(None, (hand_refused(check, pose) for pose in led)), ""):
+                led = foresee[name](goal)
+                if reason := self._led_refused(name, states[name], led):
                     return self._stop(f"the guard's last check refused joints of {name}: {reason}")
                 arm.led = led[0]
             arm.sent = goal
@@ -278,19 +277,24 @@ class Guard:
         moved = arm.sent is not None and self._start(name, state.tip) is not arm.sent
         return state.tip if arm.led is None or moved else arm.led
 
-    def _hand_check(self, name: str, state: TipState) -> HandCheck:
-        return HandCheck(self._policy, self._led_from(name, state), name, SOLVED_M)
+    def _led_refused(self, name: str, state: TipState, led: tuple[Pose, ...]) -> str:
+        """The last check of where a goal leads the tip, and of its way there."""
+        goal = HandCheck(self._policy, self._led_from(name, state), name, SOLVED_M)
+        way = replace(goal, start=state.tip)
+        reasons = (hand_refused(goal if k == 0 else way, pose) for k, pose in enumerate(led))
+        return next(filter(None, reasons), "")
 
     def _led_astray(self, name: str, state: TipState, leads: Leads) -> Callable[[Pose], str]:
         """Of a goal, why the hand may not go to where it leads the tip, as a note, or nothing."""
-        start = self._led_from(name, state)
-        hand = HandRule(self._policy, name, start, state.tip, SOLVED_M, SOLVED_RAD)
+        start, slack = self._led_from(name, state), (SOLVED_M, SOLVED_RAD)
+        goals = HandRule(self._policy, name, start, state.tip, *slack)
+        ways = HandRule(self._policy, name, state.tip, state.tip, *slack)
 
         def blocked(goal: Pose) -> str:
-            led = leads(goal)
-            if not all(map(_finite, led)):
+            led, *way = leads(goal)
+            if not all(map(_finite, (led, *way))):
                 return "its joints have no solution"
-            return next(filter(None, map(hand.blocked, led)), "")
+            return goals.blocked(led) or next(filter(None, map(ways.blocked, way)), "")
 
         return blocked
 

@@ -47,6 +47,7 @@ SLACK_RAD = 0.3  # i2rt's limits are 0.15 wider than its model's, and an arm may
 MOVED_RAD = 0.35  # an arm so far from its joint goal was moved by others: go on from there
 TICK_S = 0.05
 AHEAD_RAD = 0.12  # what a turn of 0.039 rad a tick needs at the wrist
+COAST_TICKS = (1, 2, 4, 7)  # looks on the way to where an arm comes to rest
 FROZEN_RAD = 0.01  # a goal that went on by so much changes what a working arm measures
 ROOMS = ("arm", "left", "right", "cameras", "side")  # ports that a simulated room adds
 
@@ -145,10 +146,13 @@ class YamArm:
 
     def foreseen(self, T_mount_tip: Pose) -> tuple[Pose, ...]:
         """Where `command` would lead the tip: what the joints cannot have of a goal is missing. The
-        server would hold what it was told last, which lies ahead of that.
+        server would hold what it was told, which lies ahead of that; on the way there each joint
+        has its own lag.
         """
-        goal, ahead = self._solved(T_mount_tip)
-        return self._kinematics.tip(goal), self._kinematics.tip(ahead)
+        goal, told = self._solved(T_mount_tip)
+        off = self._measured[:6] - told
+        coasting = [told + np.exp(-ticks / self._lag_ticks) * off for ticks in COAST_TICKS]
+        return tuple(self._kinematics.tip(q) for q in (goal, *coasting, told))
 
     def command(self, T_mount_tip: Pose) -> None:
         """The goal of the tip, as joints near to the last ones."""
