@@ -36,6 +36,7 @@ from capex.worlds.rigs.keeper import Keeper
 from capex.worlds.rigs.parse import find_rig, inside, read_rig
 from capex.worlds.rigs.room import start
 from capex.worlds.rigs.room.driver import RoomClock
+from capex.worlds.rigs.room.hand import RoomHand
 from capex.worlds.rigs.room.server import RoomServer
 from capex.worlds.rigs.unit import ArmUnit
 from capex.worlds.rigs.yam.driver import YamArm
@@ -169,6 +170,7 @@ class Twin:
         rig, _ = start.prepare(replace(RIG, room={**RIG.room, **server.listen()}))
         units = {a.name: ArmUnit(a, YamArm(a.options, a.name), rig.guard) for a in rig.arms}
         keeper = Keeper(rig, units, RoomClock(int(rig.room["side"])))
+        RoomHand.of(rig).lift()
         twin = cls(server, keeper, units)
         twin.clear_table()
         return twin
