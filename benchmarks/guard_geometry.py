@@ -16,8 +16,8 @@ tip alone. Its joints lag by kd / kp, the wrist's most, and hang 30 mrad below t
 3 and 4.
 
 Exit status 1 where a goal or a way brings the hand below the table or into a keep-out, or where the
-arm was measured there by more than it sags (of a YAM: than its sag moves any point of the hand) and
-SAG_MORE_M.
+arm was measured there by more than OFF_M or, where it sags, than its sag (of a YAM: as far as that
+moves any point of the hand) and SAG_MORE_M.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ HOME = Pose(np.array([0.38, 0.0, 0.24]), DOWN)
 TICKS = (6, 16)  # of a target
 SPACING_M = 0.018  # of the points on the hand
 WAYS = 4  # looks between two goals
-SAG_MORE_M = 0.002  # a lagging arm cuts corners between two goals
+OFF_M = 0.001  # a lagging arm leaves the way between two goals
+SAG_MORE_M = 0.004  # what its lag adds to its sag
 ROUNDING_M = 2e-4  # what a straight way between two goals may dip by: the arc of a turn
 YAM_SAG_RAD = 0.03  # of joints 3 and 4, as users measure
 YAM_KEEP_OUT = (Box("shelf", (0.44, 0.10, 0.0), (0.70, 0.24, 0.12)),)
@@ -350,7 +351,7 @@ def too_far(result: Result, goal_m: float) -> bool:
     limits = (
         (result.goals, goal_m),
         (result.ways, ROUNDING_M),
-        (result.measured, result.sags_m + SAG_MORE_M),
+        (result.measured, result.sags_m + SAG_MORE_M if result.sags_m else OFF_M),
     )
     return any(max(d.table_m, d.keep_out_m) > limit_m + 1e-9 for d, limit_m in limits)
 
