@@ -14,8 +14,9 @@ everything that the last one did:
   from the tip to the flange with open fingers and camera bracket, above the floor and out of the
   keep-out boxes. Above the floor the goal is raised as far as the turned hand needs; the way to the
   goal, from the last goal and from the measured tip, ends before a keep-out. The same holds for
-  the hand as solved joints would put it, but for SOLVED_M: where they cannot have the whole goal
-  they give up its orientation first. Forearm, elbow and cables are not looked at;
+  the hand as solved joints would put it and on its way there, but for SOLVED_M: where they cannot
+  have the whole goal they give up its orientation first. Forearm, elbow and cables are not looked
+  at;
 - joint margin: there are no kinematics here, so while a joint measures inside its margin goals must
   lead to the last tip pose at which all joints were free (home, where there was none): none stands
   farther from it than the tip has come so far, but for LEASH_M;
@@ -137,7 +138,7 @@ class Guard:
         goals, kept_apart = self._keep_apart(states, starts, goals)
         notes += kept_apart
         for name in [name for name in goals if name in foresee]:
-            # Also an old goal: while joints are on their way to it, they leave the way.
+            # The start may be all that is left, and joints may be led astray on their way to it.
             if self._led_astray(name, states[name], foresee[name])(goals[name]):
                 del goals[name]
         for name, goal in goals.items():
