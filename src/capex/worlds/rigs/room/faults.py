@@ -10,6 +10,7 @@ from typing import Any
 from capex.errors import CapexError, UnknownName
 
 FOREVER = math.inf
+ROUNDING_S = 1e-9  # of sums: how long a fault lasts must not depend on what the clock says
 # kind -> how long it lasts unless told, seconds of the room's clock; forever: until a person mends
 # it (`RoomHand.mend`, and whenever the scene is arranged)
 KINDS: Mapping[str, float] = {
@@ -89,7 +90,7 @@ class Faults:
         """Forget what is over and return what has just begun."""
         if not self._waiting and not self._on:
             return []
-        self._on = [fault for fault in self._on if now_s < fault.end_s]
+        self._on = [fault for fault in self._on if now_s < fault.end_s - ROUNDING_S]
         begun = [fault for fault in self._waiting if _due(fault, now_s, ticks)]
         self._waiting = [fault for fault in self._waiting if fault not in begun]
         begun = [replace(fault, at_s=now_s) for fault in begun]
