@@ -34,10 +34,10 @@ import capex
 from capex.campaign.patience import Pauses
 from capex.campaign.status import read_status
 from capex.models import Usage, openai_responses
-from capex.models.pilot import make as make_pilot
-from capex.models.pilot.serve import read_responses
 from capex.models.prices import cost, load_prices
 from capex.models.retry import RetryPolicy
+from capex.pilot import make as make_pilot
+from capex.pilot.serve import read_responses
 from capex.run.spend import Spend
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))

@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from capex.analysis.forecast import learns
 from capex.campaign.allocation import Allocation
 from capex.campaign.board import ChainLine
-from capex.campaign.forecast import learns
 from capex.campaign.prediction import AMOUNTS, History, Prediction, interval
 from capex.campaign.status import read_status
 from capex.pose import Array

@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 import capex
+from capex.analysis.fork_origin import own_part
 from capex.campaign.names import parse_starts
 from capex.run import LoadedEpisode, LoadedRun, load_run
-from capex.run.forks import own_part
 
 FIRST, SECOND = "pilot:0", "pilot:0,blur=10"
 ARM = "capex-fresh"  # no memory: episodes of different starts are independent

@@ -24,13 +24,13 @@ from room_faults import Case, campaigns
 
 from capex.errors import RigFault
 from capex.pose import Pose
-from capex.worlds.rigs.deoxys.driver import DeoxysArm
-from capex.worlds.rigs.drivers import ArmReading
-from capex.worlds.rigs.parse import find_rig, read_rig
-from capex.worlds.rigs.room import start
-from capex.worlds.rigs.room.driver import RoomClock
-from capex.worlds.rigs.room.faults import KINDS, KINDS_OF_WIRE
-from capex.worlds.rigs.room.hand import RoomHand
+from capex.rigs.drivers import ArmReading
+from capex.rigs.drivers.deoxys.driver import DeoxysArm
+from capex.rigs.parse import find_rig, read_rig
+from capex.rigs.twins import start
+from capex.rigs.twins.driver import RoomClock
+from capex.rigs.twins.faults import KINDS, KINDS_OF_WIRE
+from capex.rigs.twins.hand import RoomHand
 
 TASK = "PickCoke"
 TICK_S = 0.05

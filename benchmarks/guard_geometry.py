@@ -5,7 +5,7 @@ a keep-out, at a goal, on the way between two goals, or where the arm was measur
 
 A plan is a few targets in and below the table, in keep-outs and past their edges, with tilts up to
 180 degrees, one in four of them a turn of the hand on the spot. It goes through the rig's servo and
-guard to an arm that lags (tests/worlds/rigs/lagging_arm.py), with and without sag, with and without
+guard to an arm that lags (tests/rigs/lagging_arm.py), with and without sag, with and without
 a camera bracket; the hand is the Franka twin's. What is looked at here are points spread over the
 hand; the guard knows only distances between boxes. "before" is the same with a guard that knows the
 tip alone (1 cm), a quarter of the plans.
@@ -37,17 +37,17 @@ from lagging_arm import LaggingArm, StandingClock
 from rig_of import rig_of
 
 from capex.pose import DOWN, Array, Pose, rotation_matrix, rotation_vector
+from capex.rigs.arm_controller import ArmUnit
+from capex.rigs.controller import Keeper
+from capex.rigs.drivers import ArmFacts
+from capex.rigs.drivers.yam.driver import YamArm
+from capex.rigs.drivers.yam.kinematics import JOINTS, MAX_OPENING_M, YAM, YamKinematics
+from capex.rigs.guard import SOLVED_M
+from capex.rigs.hands import Hand, HandPart
+from capex.rigs.parse import find_rig, read_rig
+from capex.rigs.rigfile import Box, GuardPolicy, RigFile
+from capex.rigs.servo import shortened
 from capex.worlds import ArmCommand, Command
-from capex.worlds.rigs.drivers import ArmFacts
-from capex.worlds.rigs.guard import SOLVED_M
-from capex.worlds.rigs.hands import Hand, HandPart
-from capex.worlds.rigs.keeper import Keeper
-from capex.worlds.rigs.parse import find_rig, read_rig
-from capex.worlds.rigs.rigfile import Box, GuardPolicy, RigFile
-from capex.worlds.rigs.servo import shortened
-from capex.worlds.rigs.unit import ArmUnit
-from capex.worlds.rigs.yam.driver import YamArm
-from capex.worlds.rigs.yam.kinematics import JOINTS, MAX_OPENING_M, YAM, YamKinematics
 
 TWIN = read_rig(find_rig("franka-twin")).guard
 KEEP_OUT = (

@@ -939,7 +939,7 @@ def serve() -> None:
     import matplotlib.pyplot  # noqa: F401
     import pyarrow.parquet  # noqa: F401
 
-    import capex.campaign.forecast
+    import capex.analysis.forecast
     import capex.cli
     import capex.report
     import capex.studio.serve  # noqa: F401

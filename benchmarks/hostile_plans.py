@@ -4,7 +4,7 @@
 
 Each plan is up to 40 commands to the rig's process, past the executor and the Env: numbers that are
 not finite, targets far away, steps that change their direction every tick, targets inside a
-keep-out, one arm into the other, large turns. The arms (tests/worlds/rigs/lagging_arm.py) look at
+keep-out, one arm into the other, large turns. The arms (tests/rigs/lagging_arm.py) look at
 every goal that arrives with sums of their own. Prints what the guard said and what came through;
 exit status 1 where a goal outside the policy did.
 """
@@ -25,10 +25,10 @@ from rig_of import SHELF, calls, rig_of
 
 from capex.errors import RigFault
 from capex.pose import Array
+from capex.rigs.client import KeeperLink, open_link
+from capex.rigs.link import RigReading
+from capex.rigs.servo import shortened
 from capex.worlds import ArmCommand, Command
-from capex.worlds.rigs.client import KeeperLink, open_link
-from capex.worlds.rigs.link import RigReading
-from capex.worlds.rigs.servo import shortened
 
 KINDS = ("not finite", "far", "oscillation", "keep-out", "arm into arm", "turns", "mixed")
 WRONG = (float("nan"), float("inf"), float("-inf"))

@@ -25,14 +25,14 @@ import numpy as np
 
 from capex.pose import DOWN, Pose
 from capex.processes import spawn
+from capex.rigs.cameras import open_cameras
+from capex.rigs.cameras.recording import record
+from capex.rigs.client import open_link
+from capex.rigs.drivers import ArmFacts, ArmReading, RealClock
+from capex.rigs.rigfile import ArmEntry, Box, CameraEntry, GuardPolicy, RigFile
+from capex.rigs.timing import RigTally
 from capex.run.frames import RecordedFrames
 from capex.worlds import ArmCommand, Command
-from capex.worlds.rigs.cameras import open_cameras
-from capex.worlds.rigs.client import open_link
-from capex.worlds.rigs.drivers import ArmFacts, ArmReading, RealClock
-from capex.worlds.rigs.frames import record
-from capex.worlds.rigs.rigfile import ArmEntry, Box, CameraEntry, GuardPolicy, RigFile
-from capex.worlds.rigs.timing import RigTally
 
 SIZE = (640, 480)
 HZ, FPS, STORED = 20.0, 30.0, 60

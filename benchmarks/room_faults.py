@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 import capex
-from capex.worlds.rigs.room.faults import KINDS
+from capex.rigs.twins.faults import KINDS
 
 FILES = Path(capex.__file__).parent / "worlds" / "rigs" / "files"
 AT_TICK = 30

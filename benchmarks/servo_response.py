@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.pose import DOWN, Array, Pose
+from capex.rigs.servo import Servo, ServoLimits, shortened
 from capex.worlds import ArmCommand
-from capex.worlds.rigs.servo import Servo, ServoLimits, shortened
 
 TICKS = 200
 STEP_M = 0.004

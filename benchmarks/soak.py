@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 from thousand_chains import HERE, tasks, usage
 
-from capex.models.pilot.serve import read_responses
+from capex.pilot.serve import read_responses
 
 sys.path.insert(0, str(HERE.parent / "tests"))
 from wire_server import Turn

@@ -28,12 +28,12 @@ import numpy as np
 from browser import Browser
 from capex import worlds
 from capex.campaign.api import demonstrate
-from capex.campaign.screens import Screens
-from capex.campaign.teleoperation import Asked, Move, Teleoperator
+from capex.operators.screens import Screens
+from capex.operators.teleoperation import Asked, Move, Teleoperator
+from capex.rigs.env import RigEnv
 from capex.run.live import LIVE_FOLDER
 from capex.studio.serve import studio_server
 from capex.worlds import Env, Start
-from capex.worlds.rigs.env import RigEnv
 from studio_pages import small_rig
 
 FPS = 20  # of the room's cameras

@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from capex.campaign.priors import labelled
+from capex.analysis.priors import labelled
 from capex.method.calibrator import Calibrator, Prior
 from capex.method.features import FEATURES
 from capex.method.transfer import SHARED, transferred

@@ -27,13 +27,13 @@ from room_faults import Case, campaigns
 from capex import worlds
 from capex.errors import RigFault
 from capex.pose import Array
+from capex.rigs.client import KeeperLink
+from capex.rigs.drivers.yam.kinematics import YAM, YamKinematics
+from capex.rigs.env import RigEnv
+from capex.rigs.twins.driver import RoomClock
+from capex.rigs.twins.hand import RoomHand
+from capex.rigs.twins.yam.pair import ARMS, DOFS
 from capex.worlds import ArmCommand, Command, Start
-from capex.worlds.rigs.client import KeeperLink
-from capex.worlds.rigs.env import RigEnv
-from capex.worlds.rigs.room.driver import RoomClock
-from capex.worlds.rigs.room.hand import RoomHand
-from capex.worlds.rigs.yam.kinematics import YAM, YamKinematics
-from capex.worlds.rigs.yam.pair import ARMS, DOFS
 
 TASK = "BowlHandover"
 KINEMATICS = YamKinematics(YAM)

@@ -31,16 +31,16 @@ from capex.pose import (
     rotation_vector,
     yaw_matrix,
 )
+from capex.rigs.arm_controller import ArmUnit
+from capex.rigs.controller import Keeper
+from capex.rigs.drivers.yam.driver import YamArm
+from capex.rigs.drivers.yam.kinematics import YAM, YamKinematics
+from capex.rigs.parse import find_rig, inside, read_rig
+from capex.rigs.twins import start
+from capex.rigs.twins.driver import RoomClock
+from capex.rigs.twins.hand import RoomHand
+from capex.rigs.twins.server import RoomServer
 from capex.worlds import ArmCommand, Command
-from capex.worlds.rigs.keeper import Keeper
-from capex.worlds.rigs.parse import find_rig, inside, read_rig
-from capex.worlds.rigs.room import start
-from capex.worlds.rigs.room.driver import RoomClock
-from capex.worlds.rigs.room.hand import RoomHand
-from capex.worlds.rigs.room.server import RoomServer
-from capex.worlds.rigs.unit import ArmUnit
-from capex.worlds.rigs.yam.driver import YamArm
-from capex.worlds.rigs.yam.kinematics import YAM, YamKinematics
 
 STEP_M, STEP_RAD = 0.004, 0.039
 REACHED_M, REACHED_RAD = 0.004, 0.04

@@ -9,7 +9,7 @@ import numpy as np
 
 from capex import Pose, worlds
 from capex.pose import DOWN
-from capex.worlds.rigs.drivers import ArmFacts, ArmReading, Frame
+from capex.rigs.drivers import ArmFacts, ArmReading, Frame
 
 SPEED_M_S, FPS = 0.3, 30
 

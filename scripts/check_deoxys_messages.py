@@ -4,7 +4,7 @@
 
 PROTO_DIR is the folder deoxys/proto of a checkout of Deoxys; nothing of it is kept here. Needs
 grpcio-tools beside capex, or protoc on the path. `--hex` also prints the bytes of each message that
-we send, as made by the published definitions: tests/worlds/rigs/test_deoxys_messages.py has them.
+we send, as made by the published definitions: tests/rigs/test_deoxys_messages.py has them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from capex.pose import Pose
-from capex.worlds.rigs.deoxys import messages as ours
-from capex.worlds.rigs.deoxys.schema import ENUMS, MESSAGES
+from capex.rigs.drivers.deoxys import messages as ours
+from capex.rigs.drivers.deoxys.schema import ENUMS, MESSAGES
 
 POSITION_M = (0.4, -0.1, 0.25)
 QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # of a turn about z

@@ -33,15 +33,15 @@ from franky_sim.franka_server import BaseCommand
 from franky_sim.mujoco_simulator import MujocoSimulator
 
 from capex.errors import CapexError
+from capex.rigs.drivers.franka_tip import HAND, MAX_OPENING_M, PRINTED_HAND
+from capex.rigs.twins.faults import Faults
+from capex.rigs.twins.fronts import accept
+from capex.rigs.twins.physics import Exposure
+from capex.rigs.twins.scenes import franka
+from capex.rigs.twins.scenes.common import HOME_RAD
+from capex.rigs.twins.server import RoomServer
 from capex.worlds import draw_on_one_core
 from capex.worlds.kitchen.robot import add_wrist_camera, set_physics
-from capex.worlds.rigs.franka_tip import HAND, MAX_OPENING_M, PRINTED_HAND
-from capex.worlds.rigs.room.faults import Faults
-from capex.worlds.rigs.room.fronts import accept
-from capex.worlds.rigs.room.physics import Exposure
-from capex.worlds.rigs.room.scenes import franka
-from capex.worlds.rigs.room.scenes.common import HOME_RAD
-from capex.worlds.rigs.room.server import RoomServer
 
 STEP_S = 0.001  # of the simulation, and of libfranka's protocol
 BEHIND_S = 0.02  # a machine that is slower loses time: the robot's clock goes on, its arm does not

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
-from capex.worlds.rigs.hands import Hand
+from capex.rigs.hands import Hand
 
 
 def hold(model, data, thing: str, width_m: float, grasp_m: float = 0.0) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from capex.method.record import Turn
+from capex.rigs.cameras import open_cameras
+from capex.rigs.cameras.recording import record as record_frames
 from capex.run.store import open_run
 from capex.run.verdicts import Verdict, append_verdict
-from capex.worlds.rigs.cameras import open_cameras
-from capex.worlds.rigs.frames import record as record_frames
 from rig_devices import LockStep, entry, rig
 from runs import commit, record, waypoint
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from capex.errors import RigFault
 from capex.pose import Pose
-from capex.worlds.rigs.drivers import Frame, RealClock
-from capex.worlds.rigs.rigfile import Box, CameraEntry, GuardPolicy, RigFile
+from capex.rigs.drivers import Frame, RealClock
+from capex.rigs.rigfile import Box, CameraEntry, GuardPolicy, RigFile
 
 SIZE = (64, 36)
 HERE = "rig_devices"

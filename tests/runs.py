@@ -19,6 +19,7 @@ from capex.method.presets import preset
 from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
 from capex.plan import ArmTarget, Waypoint
 from capex.report.data import load
+from capex.report.sections import SectionInput, results
 from capex.report.sources import Source, group
 from capex.run.files import write_json
 from capex.run.store import Chain, Run, open_run
@@ -150,6 +151,13 @@ def fill(run: Run, task: str, arm: str, solved: str, **fields: Any) -> Chain:
 def sources_of(*paths: Path) -> list[Source]:
     """The sources that a report of these runs has."""
     return group(load(paths))[0]
+
+
+def section_input(*paths: Path) -> SectionInput:
+    """All that the sections of a report of these runs are made from."""
+    data = load(paths)
+    sources = group(data)[0]
+    return SectionInput(data, sources, *results(sources))
 
 
 def settings(arms: Sequence[str], tasks: Sequence[str], **changes: Any) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def stand_still(browser):
 
 def small_rig(folder: Path, size: str = "[320, 180]", fps: int = 20) -> str:
     """The simulated room on the real clock with small pictures: a processor draws them here."""
-    files = Path(str(resources.files("capex.worlds.rigs") / "files"))
+    files = Path(str(resources.files("capex.rigs") / "files"))
     text = (files / "room-live.toml").read_text()
     text = text.replace('"room/', f'"{files}/room/').replace("fps = 30", f"fps = {fps}")
     path = folder / "small.toml"

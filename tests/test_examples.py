@@ -11,7 +11,7 @@ import pytest
 
 import capex
 from capex import worlds
-from capex.worlds.rigs.dry import check_dry
+from capex.rigs.preflight import check_dry
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from capex.models.pilot.serve import server
+from capex.pilot.serve import server
 
 GET, POST = ("GET", "/v1/models"), ("POST", "/v1/responses")
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from capex import models, trust, worlds
+from capex.analysis.fork import fork
 from capex.campaign.api import collect
-from capex.campaign.fork import fork
 from capex.dataset import certify_run
 from capex.errors import CapexError
+from capex.rigs.parse import PACKAGED, find_rig
 from capex.run.jobs import run_jobs
 from capex.trust import NotAllowed
-from capex.worlds.rigs.parse import PACKAGED, find_rig
 
 ROOT = Path(__file__).resolve().parent.parent
 MINE = "canary_world"

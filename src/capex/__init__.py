@@ -16,8 +16,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from capex.analysis.fork import fork
     from capex.campaign.api import collect
-    from capex.campaign.fork import fork
     from capex.errors import CapexError
     from capex.method.demonstrator import run_episode
     from capex.method.executor import Executor
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "collect": "campaign.api",
-    "fork": "campaign.fork",
+    "fork": "analysis.fork",
     "load_run": "run",
     "run_episode": "method.demonstrator",
     "Executor": "method.executor",

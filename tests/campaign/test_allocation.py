@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from capex.analysis.forecast import forecast
 from capex.campaign import events as ev
 from capex.campaign.allocation import ALLOCATION, FIRST
-from capex.campaign.forecast import forecast
 from capex.campaign.prediction import History, Prediction, interval
 from capex.cli.forecast import ForecastCommand
 from capex.errors import CapexError

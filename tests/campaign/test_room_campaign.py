@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from capex.campaign.scripted import NAME
+from capex import rigs
 from capex.errors import CapexError
-from capex.run.arrangements import ARRANGEMENTS, read_match
-from capex.worlds import rigs
+from capex.operators.arrangements import ARRANGEMENTS, read_match
+from capex.operators.scripted import NAME
 from lab.campaigns import collect
 
 FILES = Path(rigs.__file__).parent / "files"

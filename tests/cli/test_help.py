@@ -20,8 +20,9 @@ from capex.campaign.settings import OPTIONS
 from capex.cli import COMMANDS, EXAMPLES, SECTIONS, main, parse
 from capex.cli.collect import OTHER_NAMES, Collect
 from capex.cli.help import arguments, command_page, groups, pages, shell_lines
+from capex.registry import load
 
-PAGES = pages({name: kind for name, (kind, _) in COMMANDS.items()})
+PAGES = pages({name: load(target) for name, (target, _) in COMMANDS.items()})
 NAMES = list(PAGES)
 WIDTHS = (60, 80, 120)
 # What a generator of parsers writes where a person should have written a word.

@@ -12,9 +12,9 @@ from capex.cli import rig
 from capex.cli.rig import RigCalibrate, calibrate
 from capex.errors import CapexError
 from capex.pose import angle_between
+from capex.rigs.env import RigEnv
+from capex.rigs.parse import PACKAGED
 from capex.worlds.pinhole import CameraModel
-from capex.worlds.rigs.env import RigEnv
-from capex.worlds.rigs.parse import PACKAGED
 
 BOX = "workspace = { lower_m = [0.34, -0.06, 0.30], upper_m = [0.46, 0.06, 0.42] }\n"
 MARK = (0.5, 0.0, 0.0)

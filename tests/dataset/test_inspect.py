@@ -21,8 +21,8 @@ from capex.dataset.inspect import check_dataset, diff_datasets
 from capex.dataset.inspect.report import RULES
 from capex.dataset.scenes import LeRobotScenes
 from capex.errors import CapexError
+from capex.operators.matching import compare
 from capex.run.files import read_json, write_json
-from capex.run.matching import compare
 from toy import Toy, ToyEnv
 
 QUICK = Pipeline((32, 24), ("wrist",))

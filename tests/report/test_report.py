@@ -15,7 +15,7 @@ from PIL import Image
 
 import runs
 from capex import report
-from capex.campaign.forecast import forecast
+from capex.analysis.forecast import forecast
 from capex.campaign.status import read_status
 from capex.errors import CapexError
 from capex.method.record import Turn

@@ -127,8 +127,7 @@ def test_runs_that_are_compared_though_their_settings_differ_say_so(tmp_path):
     )
     runs.fill(one, "CloseFridge", "base", "01")
     runs.fill(two, "CloseFridge", "capex", "11")
-    sources = runs.sources_of(one.path, two.path)
-    notes = summary([compare.totals(s) for s in sources], compare.comparisons(sources)).notes
+    notes = summary(runs.section_input(one.path, two.path))[0].notes
     assert notes == [
         "capex · made-up (stand-in) and base · made-up (stand-in) also differ in sampling.effort."
     ]
@@ -267,7 +266,7 @@ def test_an_auroc_needs_ten_of_either_label(tmp_path):
     runs.commit(
         run.chain("kitchen", "CloseFridge", "base"), runs.record(arm="base", start=0, turns=first)
     )
-    section = calibration_section(runs.sources_of(run.path))
+    section = calibration_section(runs.section_input(run.path))[0]
     assert any(
         "5 waypoints reached and 5 not; an AUROC needs 10 of either" in note
         for note in section.notes

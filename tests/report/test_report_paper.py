@@ -19,6 +19,7 @@ from capex.report.plots.poster import poster_figure
 from capex.report.poster import choose_films, sentence, title
 from capex.report.sections import results
 from capex.report.sections.plans import plan_table
+from capex.report.sections.section import SectionInput
 from capex.report.sections.summary import summary
 from capex.report.sections.tasks import by_task_section
 from capex.report.sources import group
@@ -68,10 +69,10 @@ def test_tasks_are_counted_as_better_worse_and_significant(tmp_path):
     ):
         runs.fill(run, task, "base", base)
         runs.fill(run, task, "capex", capex)
-    sources = runs.sources_of(run.path)
-    lines, compared = results(sources)
+    given = runs.section_input(run.path)
+    sources, lines, compared = given.sources, given.totals, given.compared
     assert compared[0].by_task == compare.TaskCounts(3, 2, 1, 1, 0)
-    section = summary(lines, compared)
+    section = summary(given)[0]
     assert any(
         "in 2 of 3 tasks, significantly in 1 of them (p < 0.05, exact McNemar); it is worse in 1,"
         " significantly in 0." in text
@@ -97,7 +98,7 @@ def test_the_page_has_horizon_criterion_and_amounts_by_task(tmp_path):
     runs.fill(run, runs.TASKS[0], "capex", "11", cost_usd=0.5, requests=3)
     runs.fill(run, runs.TASKS[1], "capex", "10", cost_usd=0.5, requests=3)
     data = load([run.path])
-    section = by_task_section(data, group(data)[0])
+    section = by_task_section(SectionInput(data, group(data)[0]))[0]
     tasks, amounts = section.tables
     fridge = next(tasks.cells(r) for r in tasks.rows if r.values[0] == "CloseFridge")
     told = worlds.tasks("kitchen")["CloseFridge"]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from capex.report.data import load
+from capex.report.sections.section import SectionInput
 from capex.report.sections.verdicts import verdicts_section
 from capex.report.sources import group
 from capex.run.store import create_run
@@ -50,7 +51,7 @@ def section(shm):
         other = run.chain("lab.world", "Lift", "base").episode(start)
         append_verdict(other, Verdict(word, "Ben", at), second=True)  # type: ignore[arg-type]
     data = load([shm / "run"])
-    (made,) = verdicts_section(data, group(data)[0])
+    (made,) = verdicts_section(SectionInput(data, group(data)[0]))
     return made
 
 
@@ -87,4 +88,4 @@ def test_worlds_that_judge_themselves_have_no_such_section(shm):
     run = create_run(shm / "run", {"settings": {"arms": {}}})
     commit(run.chain("kitchen", "CloseFridge", "base"), record(arm="base"))
     data = load([shm / "run"])
-    assert verdicts_section(data, group(data)[0]) == []
+    assert verdicts_section(SectionInput(data, group(data)[0])) == []

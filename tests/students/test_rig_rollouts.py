@@ -11,15 +11,16 @@ import pytest
 from PIL import Image as Picture
 
 import student_data
-from capex import worlds
-from capex.campaign.scripted import NAME
+from capex import rigs, worlds
 from capex.errors import CapexError
+from capex.operators.arrangements import read_match
+from capex.operators.scripted import NAME
 from capex.report.data import load
 from capex.report.sections.students import students_table
 from capex.report.sources import group
 from capex.report.students import cells
+from capex.rigs.env import ACTION_NAMES, TIP_NAMES
 from capex.run import load_run
-from capex.run.arrangements import read_match
 from capex.run.frames import RecordedFrames
 from capex.run.steps import read_steps
 from capex.students.attended import roll_out
@@ -29,8 +30,7 @@ from capex.students.study import run_study, trials
 from capex.students.study_plan import load_study
 from capex.students.tables import chain_summary
 from capex.students.train import train_together
-from capex.worlds import Start, rigs
-from capex.worlds.rigs.env import ACTION_NAMES, TIP_NAMES
+from capex.worlds import Start
 from capex.worlds.robots import glimpse
 
 FILES = Path(rigs.__file__).parent / "files"

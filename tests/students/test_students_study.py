@@ -12,6 +12,7 @@ import runs
 import student_data
 from capex.errors import CapexError, UnknownName
 from capex.report.data import load
+from capex.report.sections.section import SectionInput
 from capex.report.sections.students import students_section, students_table
 from capex.report.sources import group
 from capex.report.students import blocks, cells, curves, data_curves
@@ -271,7 +272,7 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     )
     assert "| Average over tasks | 0.35 | 0.55* |" in text
     assert "Cochran-Mantel-Haenszel" in text
-    (section,) = students_section(data, group(data)[0])
+    (section,) = students_section(SectionInput(data, group(data)[0]))
     assert section.text == []
     assert section.notes[0].startswith("10 of 10 rollouts of act had an instruction that it was")
     assert [figure.name for figure in section.figures] == ["students"]
@@ -282,11 +283,11 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     assert list(drawn) == ["act, 20,000 steps: kitchen:CloseFridge"]
     points = drawn["act, 20,000 steps: kitchen:CloseFridge"]["expert"]
     assert [(p.amount, p.mean) for p in points] == [(10, 0.7), (90, 0.9)]
-    (section,) = students_section(data, group(data)[0])
+    (section,) = students_section(SectionInput(data, group(data)[0]))
     assert [figure.name for figure in section.figures] == ["students", "students-data"]
     alone = open_run(tmp_path / "alone", {"command": "evaluate"})
     rolled(alone, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
     data = load([tmp_path / "alone"])
-    (section,) = students_section(data, group(data)[0])
+    (section,) = students_section(SectionInput(data, group(data)[0]))
     assert section.text == ["Untrained act on kitchen:CloseFridge: 3 of 10 starts solved."]
     assert section.tables == []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from capex.campaign.page_operator import PageOperator
+from capex.operators.arrangements import read_match
+from capex.operators.page_operator import PageOperator
 from capex.run import load_run
-from capex.run.arrangements import read_match
 from lab.campaigns import collect
 from studio_pages import browser as browser
 from studio_pages import quiet, serving

@@ -11,10 +11,10 @@ import pytest
 
 from capex import worlds
 from capex.campaign.api import demonstrate
-from capex.campaign.teleoperation import Move, Teleoperator, command_of, read_move
 from capex.dataset import Pipeline, certify_run, export_run
 from capex.dataset.inspect import check_dataset
 from capex.errors import CapexError
+from capex.operators.teleoperation import Move, Teleoperator, command_of, read_move
 from capex.run import load_run
 from capex.worlds import Start
 from studio_pages import browser as browser

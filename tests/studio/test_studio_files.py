@@ -12,10 +12,11 @@ from PIL import Image
 
 import runs
 from capex import worlds
-from capex.campaign.screens import Screens
 from capex.errors import CapexError
 from capex.models import pictures
-from capex.run import load_run, requests
+from capex.operators import inbox as requests
+from capex.operators.screens import Screens
+from capex.run import load_run
 from capex.run.files import TEMPORARY
 from capex.run.heads import load_head
 from capex.run.live import LIVE_FOLDER, screens, watch

@@ -13,10 +13,10 @@ import time
 
 import pytest
 
-from capex.run.requests import RunningRig, running_rig
+from capex.operators.inbox import RunningRig, running_rig
+from capex.rigs.stops import stop_address
 from capex.run.writing import BEGUN
 from capex.studio.stopping import RigStops
-from capex.worlds.rigs.stops import stop_address
 from studio_pages import browser as browser
 from studio_pages import free_port, quiet, running_campaign, serving, studio_process
 

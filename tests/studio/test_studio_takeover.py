@@ -9,20 +9,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from capex.campaign.asking import Asking, Sharing
+from capex.analysis.fork import fork
 from capex.campaign.core import Core, Lease
-from capex.campaign.fork import fork
 from capex.campaign.replay import replay
 from capex.campaign.status import read_status
-from capex.campaign.wheel import Wheel
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
 from capex.method.record import TAKEOVERS
+from capex.operators.inbox import driven, request, requested, withdraw
+from capex.operators.requests import Asking, Sharing
+from capex.operators.teleop_channel import Wheel
 from capex.report.data import TAKEN_OVER, load
 from capex.run import load_run
 from capex.run.live import read_events, under_way
-from capex.run.requests import driven, request, requested, withdraw
 from capex.run.store import Run
 from studio_pages import browser as browser
 from studio_pages import quiet, running_campaign, serving, small_rig, stand_still

@@ -31,10 +31,10 @@ from robosuite.environments.manipulation.lift import Lift
 import capex
 from capex import worlds
 from capex.campaign.api import demonstrate
-from capex.campaign.human import Person
 from capex.errors import CapexError, StateMismatch
 from capex.method.hooks import NO_HOOKS
 from capex.method.memory import Memory
+from capex.operators.human import Person
 from capex.pose import PlanarPose
 from capex.worlds import FRESH, ArmCommand, Command, Start
 from capex.worlds.robocasa.dataset import RobocasaDataset, find_dataset, open_dataset
@@ -469,7 +469,7 @@ def test_no_environment_reads_what_the_person_did() -> None:
                     path.relative_to(Path(capex.__file__).parent).as_posix()
                 )
     assert importing["capex.worlds.robocasa.human"] == {"worlds/robocasa/__init__.py"}
-    assert "capex.campaign.human" not in importing  # by name alone, where it is asked for
+    assert "capex.operators.human" not in importing  # by name alone, where it is asked for
 
 
 @pytest.mark.parametrize(

@@ -35,18 +35,18 @@ from capex.campaign.engines import Setup
 from capex.campaign.judging import refuse_without_operator
 from capex.campaign.manifest import open_campaign, open_without_model
 from capex.campaign.names import parse_names
-from capex.campaign.operators import Operator
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
-from capex.campaign.robots import choose_operator, has_room, refuse_sharing, scenes_of
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
 from capex.method.episode import Demonstrator
 from capex.models import Model
+from capex.operators import Operator
+from capex.operators.scenes import OpenDataset
+from capex.rigs.campaign_rules import choose_operator, has_room, refuse_sharing, scenes_of
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
 from capex.run.reading import Loader
-from capex.run.scenes import OpenDataset
 from capex.run.store import PROMPT, SPEND, Run
 from capex.worlds.robots import one_robot
 

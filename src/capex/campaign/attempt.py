@@ -13,16 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.arranging import Arranging
-from capex.campaign.asking import Asking, Steered
 from capex.campaign.begun import Begun
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ending import Ending, recovered
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
 from capex.campaign.live import LiveLog
-from capex.campaign.operators import Operator, OperatorLeft, Standby
-from capex.campaign.screens import Screens
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
 from capex.method.episode import Demonstrator, Episode
 from capex.method.hooks import (
@@ -54,11 +50,15 @@ from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.models.redact import clean, scrub, secrets
+from capex.operators import Operator, OperatorLeft, Standby
+from capex.operators.arranging import Arranging
+from capex.operators.inbox import announce_rig
+from capex.operators.requests import Asking, Steered
+from capex.operators.scenes import Scenes
+from capex.operators.screens import Screens
 from capex.run import LoadedEpisode, readable
 from capex.run.files import laid_out
 from capex.run.pace import Rate
-from capex.run.requests import announce_rig
-from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.worlds import Env, Start

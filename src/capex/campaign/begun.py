@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from capex.analysis.fork_origin import KEY, Fork
 from capex.method.prefix import Prefix
 from capex.method.record import EpisodeRecord
 from capex.models import pictures
 from capex.models.exchanges import LOG, read_log
 from capex.run import read_record
-from capex.run.forks import KEY, Fork
 from capex.run.steps import read_steps
 from capex.untrusted import read_bytes
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from capex.analysis.fork_origin import own_part
 from capex.campaign import events as ev
 from capex.campaign.prediction import AMOUNTS, History, Interval, Prediction, interval
 from capex.pose import Array
 from capex.run import LoadedChain, Origin
 from capex.run.accounts import Taken, before_branch, by_start, forgotten, of_account
-from capex.run.forks import own_part
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
 from capex.run.summary import Summary

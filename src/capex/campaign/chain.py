@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex.analysis.fork_origin import with_own_labels
 from capex.errors import DamagedFile
 from capex.method.memory import Memory
 from capex.method.record import EpisodeRecord
@@ -34,7 +35,6 @@ from capex.run import (
     read_invalid,
     read_record,
 )
-from capex.run.forks import with_own_labels
 from capex.run.store import Chain
 from capex.run.verdicts import Verdict, effective_success, read_verdict
 

@@ -11,13 +11,13 @@ from capex import worlds
 from capex.campaign.allocation import refuse_allocation
 from capex.campaign.attempt import Work
 from capex.campaign.names import start_text
-from capex.campaign.robots import refuse_sharing
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.models import Model
 from capex.models.prices import Price
+from capex.rigs.campaign_rules import refuse_sharing
 from capex.worlds import Spec
 
 

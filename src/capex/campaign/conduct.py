@@ -23,12 +23,12 @@ from capex.campaign.driver import ChainRun, Driver, Forks, StopRequest
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.judging import LATER, ask_first, waits
 from capex.campaign.manifest import moved_from, note_operator
-from capex.campaign.operators import Operator
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
+from capex.operators import Operator
 from capex.run import Damaged, LoadedRun, load_run, origins
 from capex.run.machine import allow_handles
 from capex.run.reading import Loader

@@ -13,7 +13,7 @@ from capex.models import ChatSettings, Model
 
 # Those who ask no model, with where they are. Imported only when one is asked for: on a model's way
 # nothing imports what a person did.
-WITHOUT_MODEL = {"expert": "capex.campaign.expert:Expert", "human": "capex.campaign.human:Person"}
+WITHOUT_MODEL = {"expert": "capex.campaign.expert:Expert", "human": "capex.operators.human:Person"}
 
 
 STUDENT = "student"  # what a campaign of trained policies names instead of a model

@@ -32,7 +32,8 @@ from capex.campaign.turns import Turns
 from capex.errors import CapexError, DamagedFile, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
-from capex.run import load_episode, requests
+from capex.operators import inbox as requests
+from capex.run import load_episode
 from capex.run.files import write_bytes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize

@@ -15,10 +15,10 @@ from typing import Any
 
 from capex.campaign.core import Stopped
 from capex.campaign.ledger import Ledger
-from capex.campaign.operators import Operator, OperatorLeft
 from capex.errors import RigFault
 from capex.method.hooks import Event, Replied
 from capex.models.redact import scrub
+from capex.operators import Operator, OperatorLeft
 from capex.run.files import write_json
 from capex.run.writing import BEGUN, EpisodeWriter
 from capex.worlds import Env

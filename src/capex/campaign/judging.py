@@ -10,10 +10,10 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.manifest import disown
-from capex.campaign.operators import Operator, Question
-from capex.campaign.rig_files import TASKS
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
+from capex.operators import Operator, Question
+from capex.rigs.campaign_files import TASKS
 from capex.run import LoadedEpisode, load_chain, load_episode
 from capex.run.store import Chain, Run
 from capex.run.verdicts import append_verdict, read_verdict

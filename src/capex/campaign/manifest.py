@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.rig_files import TASKS, copy_rigs, rig_texts
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
+from capex.operators.arrangements import ARRANGEMENTS
+from capex.rigs.campaign_files import TASKS, copy_rigs, rig_texts
 from capex.run import origins
-from capex.run.arrangements import ARRANGEMENTS
 from capex.run.files import TEMPORARY, write_json
 from capex.run.lineage import BRANCHED_FROM, branched_from
 from capex.run.machine import fingerprint

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from capex import models, worlds
+from capex.analysis.priors import with_priors
 from capex.campaign import ceiling as ce
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
-from capex.campaign.priors import with_priors
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.method.presets import PRESETS, MethodSettings

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from capex import worlds
-from capex.campaign.asking import Steered
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
@@ -44,10 +43,11 @@ from capex.models.attempts import repeat
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
 from capex.models.prices import parse_price
+from capex.operators.inbox import IN_RECORD
+from capex.operators.requests import Steered
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
 from capex.run.files import read_json
 from capex.run.machine import fingerprint
-from capex.run.requests import IN_RECORD
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
 from capex.untrusted import picture, read_bytes

@@ -24,13 +24,13 @@ from capex.campaign.names import (
     read_starts,
     readable,
 )
-from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
 from capex.method.prompts import read_hints
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
+from capex.rigs.campaign_files import rig_contents
 from capex.run.pace import Rate
 from capex.setting import Setting, as_flag, declared
 

@@ -11,13 +11,13 @@ from functools import partial
 
 from rich.console import Console
 
-from capex.campaign.arranging import exterior_images, match_view, scene_name
-from capex.campaign.operators import OperatorLeft, Standby
 from capex.cli.console import console
 from capex.cli.keys import Keys
-from capex.run.arrangements import Arrangement
-from capex.run.matching import MatchView
-from capex.run.requests import Ready, take_ready
+from capex.operators import OperatorLeft, Standby
+from capex.operators.arrangements import Arrangement
+from capex.operators.arranging import exterior_images, match_view, scene_name
+from capex.operators.inbox import Ready, take_ready
+from capex.operators.matching import MatchView
 from capex.worlds import Env, Start
 
 REFRESH_S = 0.3  # between two live pictures

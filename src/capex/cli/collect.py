@@ -25,7 +25,7 @@ from capex.setting import Setting, as_flag
 
 if TYPE_CHECKING:
     from capex.campaign.prepare import DryRun
-    from capex.run.scenes import Scenes
+    from capex.operators.scenes import Scenes
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 

@@ -20,8 +20,8 @@ from capex.cli.tables import FittedTable, print_report_table
 from capex.errors import CapexError
 
 if TYPE_CHECKING:
-    from capex.campaign.counterfactual import Executed
-    from capex.report.counterfactual import Found
+    from capex.analysis.counterfactual import Executed
+    from capex.analysis.counterfactual_numbers import Found
 
 TAU_FILE = "counterfactual-tau.toml"
 
@@ -49,9 +49,9 @@ class CounterfactualCommand:
 
     def run(self) -> int:
         """Print what agreed, and what deferral did to confidences."""
-        from capex.campaign.counterfactual import execute_run
-        from capex.report.counterfactual import deferrals, selections
-        from capex.report.sections.counterfactual import deferral_table, selection_table
+        from capex.analysis.counterfactual import execute_run
+        from capex.analysis.counterfactual_numbers import deferrals, selections
+        from capex.analysis.counterfactual_section import deferral_table, selection_table
 
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task("executing plans", total=None)
@@ -124,7 +124,7 @@ def _print_problems(results: list[Executed]) -> bool:
 
 def _found(run: Path) -> list[Found]:
     """The sources of a run whose plans were executed whole and have a threshold."""
-    from capex.report.counterfactual import find
+    from capex.analysis.counterfactual_numbers import find
     from capex.report.data import load
     from capex.report.sources import group
 
@@ -159,9 +159,9 @@ class Calibrate:
 
     def run(self) -> int:
         """Print the sweep and the choice, write the file."""
+        from capex.analysis.counterfactual_section import choice_table, sweep_table
+        from capex.analysis.thresholds import choices, settings_file, sweep
         from capex.campaign.settings import recorded_methods
-        from capex.report.sections.counterfactual import choice_table, sweep_table
-        from capex.report.tau import choices, settings_file, sweep
         from capex.run.files import write_bytes
         from capex.run.store import find_run
 

@@ -17,7 +17,7 @@ from capex.cli.help import Examples
 from capex.cli.tables import FittedTable
 
 if TYPE_CHECKING:
-    from capex.campaign.forecast import RunForecast
+    from capex.analysis.forecast import RunForecast
     from capex.campaign.prediction import Draws, Interval
 
 COLUMNS = ("chain", "success", "rate", "episodes", "dollars", "minutes", "requests", "per $")
@@ -47,7 +47,7 @@ class ForecastCommand:
 
     def run(self) -> int:
         """Read the run directory, draw futures, print them."""
-        from capex.campaign.forecast import forecast
+        from capex.analysis.forecast import forecast
 
         made = forecast(self.path, self.demonstrations, self.usd)
         if self.json:
@@ -61,7 +61,7 @@ class ForecastCommand:
 
 def sentences(made: RunForecast) -> list[str]:
     """What the table does not say: learning, the next dollar, the money that was asked about."""
-    from capex.campaign.forecast import LEARNS
+    from capex.analysis.forecast import LEARNS
     from capex.campaign.prediction import interval
 
     lines = []

@@ -119,7 +119,7 @@ class ForkCommand:
 
     def run(self) -> int:
         """Check, run, and say what to type next."""
-        from capex.campaign.fork import fork
+        from capex.analysis.fork import fork
         from capex.cli.progress import watching
 
         given = {

@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
-from capex.campaign.operators import Question, Standby
 from capex.cli.arranging import TerminalArranger
 from capex.cli.keys import Keys
 from capex.cli.progress import paused
 from capex.cli.verdicts import TerminalJudge
 from capex.errors import RigFault
-from capex.run.arrangements import Arrangement, Match
+from capex.operators import Question, Standby
+from capex.operators.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
 from capex.worlds.robots import one_robot, stop

@@ -29,7 +29,7 @@ class PilotCommand:
 
     def run(self) -> int:
         """Serve until Ctrl-C."""
-        from capex.models.pilot.serve import server
+        from capex.pilot.serve import server
 
         with server(self.port) as service:
             url = f"http://127.0.0.1:{service.server_address[1]}/v1"

@@ -11,11 +11,11 @@ from capex import worlds
 from capex.cli.console import console
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError, RigFault
+from capex.rigs.env import RigEnv
+from capex.rigs.preflight import check_dry, force_is_quiet
+from capex.rigs.where import near_limits
 from capex.worlds import Start
 from capex.worlds.contract import CheckReport, try_rules
-from capex.worlds.rigs.dry import check_dry, force_is_quiet
-from capex.worlds.rigs.env import RigEnv
-from capex.worlds.rigs.where import near_limits
 
 COUNTDOWN_S = 3
 

@@ -10,7 +10,7 @@ import numpy as np
 from capex.dataset.inspect.model import Findings
 from capex.dataset.inspect.opening import open_dataset
 from capex.errors import DamagedFile
-from capex.run.scenes import by_camera
+from capex.operators.scenes import by_camera
 from capex.worlds import Image, Spec
 
 PICTURES = "observation.images."

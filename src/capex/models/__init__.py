@@ -369,8 +369,8 @@ MODELS = {
     "anthropic": "capex.models.anthropic:make",
     "cassette": "capex.models.cassette:make",
     "script": "capex.models.scripted:make",
-    "pilot": "capex.models.pilot:make",
-    "apprentice": "capex.models.pilot.apprentice:make",
+    "pilot": "capex.pilot:make",
+    "apprentice": "capex.pilot.apprentice:make",
 }
 
 

@@ -1,4 +1,4 @@
-"""Recorded frames of an episode, read back: EPISODE/frames, written by `capex.worlds.rigs.frames`.
+"""Recorded frames of an episode: EPISODE/frames, written by `capex.rigs.cameras.recording`.
 
 State t, of T+1, is what the robot showed before action t; each camera has a stored frame for it.
 """
@@ -18,8 +18,7 @@ from capex.pose import Array, Pose, rotation_matrix
 from capex.run.steps import read_arrays
 from capex.untrusted import picture, read_bytes, read_json, require_pixels, require_plain, within
 from capex.worlds import Image
-from capex.worlds.rigs.frame_files import image_name, scaled
-from capex.worlds.rigs.frames import CAMERAS_JSON, INDEX
+from capex.worlds.frame_files import CAMERAS_JSON, INDEX, image_name, scaled
 
 FRAMES = "frames"
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from capex.analysis.fork_origin import KEY as FORK
 from capex.method.record import from_json
-from capex.run.forks import KEY as FORK
 from capex.run.reading import LoadedEpisode, load_episode
 from capex.run.verdicts import read_verdicts
 from capex.untrusted import loads, opened, read_json, require_plain

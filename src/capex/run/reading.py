@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex.analysis.fork_origin import Fork, fork_of
 from capex.errors import DamagedFile
 from capex.method.record import (
     EpisodeRecord,
@@ -31,7 +32,6 @@ from capex.method.record import (
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
-from capex.run.forks import Fork, fork_of
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing

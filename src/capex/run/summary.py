@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capex.analysis.fork_origin import Fork, own_part
 from capex.method.record import Turn
 from capex.models import Usage
+from capex.operators.inbox import IN_RECORD
 from capex.pose import Array
 from capex.run.accounts import Taken, of_episode
-from capex.run.forks import Fork, own_part
 from capex.run.reading import LoadedEpisode
-from capex.run.requests import IN_RECORD
 from capex.run.verdicts import Verdict, standing
 
 NO_LABEL = -1

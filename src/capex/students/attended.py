@@ -20,14 +20,14 @@ from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
 from capex.campaign.demonstrators import STUDENT, method_without_model
 from capex.campaign.engines import Setup
 from capex.campaign.judging import refuse_without_operator
-from capex.campaign.operators import Operator
-from capex.campaign.rig_files import copy_rigs
-from capex.campaign.robots import choose_operator, refuse_sharing, scenes_of
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import CapexError
 from capex.method.episode import Demonstrator
+from capex.operators import Operator
+from capex.operators.scenes import OpenDataset
+from capex.rigs.campaign_files import copy_rigs
+from capex.rigs.campaign_rules import choose_operator, refuse_sharing, scenes_of
 from capex.run import LoadedRun
-from capex.run.scenes import OpenDataset
 from capex.run.store import SPEND, Run, open_run
 from capex.setting import as_flag
 from capex.students.evaluate import Rollouts, Student, identify, refuse_other_student, student

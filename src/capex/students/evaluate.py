@@ -19,11 +19,11 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.names import parse_names, start_text
-from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError
 from capex.method.episode import Episode
 from capex.method.hooks import Hooks
 from capex.method.memory import Memory
+from capex.rigs.campaign_files import rig_contents
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
 from capex.run.summary import Summary

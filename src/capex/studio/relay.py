@@ -15,11 +15,11 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from capex.campaign.takeover import FRAME, FRAME_MAX, PICTURE, proof
 from capex.loopback import HOST
-from capex.run import requests
+from capex.operators import inbox as requests
+from capex.operators.inbox import Wish
+from capex.operators.takeover import FRAME, FRAME_MAX, PICTURE, proof
 from capex.run.live import under_way
-from capex.run.requests import Wish
 from capex.run.store import Chain
 from capex.studio.answers import to_json
 from capex.untrusted import loads

@@ -21,12 +21,12 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from capex.errors import CapexError
+from capex.operators.inbox import RunningRig, running_rig
+from capex.rigs.stops import LINE_MAX, NAME_MAX, stop_address
 from capex.run.files import alive
-from capex.run.requests import RunningRig, running_rig
 from capex.run.store import Run
 from capex.studio.answers import to_json
 from capex.studio.rooms.room import Studio
-from capex.worlds.rigs.stops import LINE_MAX, NAME_MAX, stop_address
 
 LOOK_S = 1.0  # how often new rigs are looked for, for all pages together
 SHOW_S = 0.5  # how often a page learns what holds the arms

@@ -24,6 +24,7 @@ from capex.errors import CapexError, GLUnavailable, UnknownName, Unsupported
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
 from capex.processes import safe_path
+from capex.registry import RIG_WORLD, load
 from capex.worlds.pinhole import CameraModel as CameraModel
 from capex.worlds.pinhole import DepthImage as DepthImage
 from capex.worlds.spec import DEFAULT_IMAGE_SIZE as DEFAULT_IMAGE_SIZE
@@ -337,9 +338,7 @@ def _module(world: str):  # type: ignore[no-untyped-def]
     have been permitted (`capex.trust`), because the name may come from somebody else's run.
     """
     if world.startswith(RIG) or world in TWINS:
-        from capex.worlds import rigs
-
-        return rigs.rig_world(world)
+        return load(RIG_WORLD)(world)
     if world not in WORLDS and "." not in world:
         own = ", or a module of yours with a dot in its name, as in my_lab.table:Touch"
         raise UnknownName("world", world, WORLDS, also=own)

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, Moved, Work
 from capex.campaign.demonstrators import Asked
-from capex.campaign.operators import Operator
 from capex.models import ChatSettings
-from capex.run.scenes import Scenes
+from capex.operators import Operator
+from capex.operators.scenes import Scenes
 from capex.run.spend import Known
 
 EPISODES_PER_CORE = 16  # that share a core while their models think

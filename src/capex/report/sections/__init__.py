@@ -1,28 +1,17 @@
-"""The report's sections: what is said, tabled and drawn. Missing data gets a sentence instead."""
+"""The report's sections: text, tables and figures. Missing data gets a sentence instead."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capex.registry import REPORT_SECTIONS, load
 from capex.report.compare import ALL_PAIRS_UP_TO, Comparison, SourceTotals, comparisons, totals
 from capex.report.rows import RunData
-from capex.report.sections.arrangements import arrangements_section
-from capex.report.sections.calibration import calibration_section
-from capex.report.sections.cost import cost_section
-from capex.report.sections.counterfactual import counterfactual_section
-from capex.report.sections.experience import experience_section
-from capex.report.sections.forks import forks_section
-from capex.report.sections.pairs import pairs_section
-from capex.report.sections.rig import rig_section
-from capex.report.sections.section import Section
-from capex.report.sections.students import students_section
-from capex.report.sections.summary import summary
-from capex.report.sections.tasks import by_task_section
-from capex.report.sections.verdicts import verdicts_section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source
 from capex.report.tables import Row, Table, file_table
 
-__all__ = ["Section", "build", "episodes_table", "results"]
+__all__ = ["Section", "SectionInput", "build", "episodes_table", "results"]
 
 # In episodes.csv, under these names.
 EPISODE_FACTS = (
@@ -48,21 +37,8 @@ def build(
     """All sections with numbers; strips are added by the page."""
     if not sources:
         return []
-    from_starts = [s for s in sources if not s.forked]  # forks learn nothing from each other
-    return [
-        summary(lines, compared),
-        *students_section(data, sources),
-        by_task_section(data, sources),
-        *forks_section(data, sources),
-        *verdicts_section(data, sources),
-        pairs_section(sources, compared),
-        *arrangements_section(sources),
-        *rig_section(sources),
-        *([experience_section(from_starts)] if from_starts else []),
-        calibration_section(sources),
-        *counterfactual_section(sources),
-        cost_section(data, sources),
-    ]
+    given = SectionInput(data, sources, lines, compared)
+    return [section for name in REPORT_SECTIONS for section in load(name)(given)]
 
 
 def episodes_table(data: RunData, sources: Sequence[Source]) -> Table:

@@ -9,20 +9,21 @@ from capex.report.calibration import CUTS_AT_LEAST, Calibration, Growth, Swept, 
 from capex.report.examples import example_plan
 from capex.report.plots import calibration as plots
 from capex.report.sections.plans import plan_table
-from capex.report.sections.section import Section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source
 from capex.report.tables import Column, Row, Table, group_row, tally_names
 
 
-def calibration_section(sources: Sequence[Source]) -> Section:
+def calibration_section(given: SectionInput) -> list[Section]:
     """How good confidences were, what they deferred, and what other thresholds would have."""
+    sources = given.sources
     section = Section("calibration", "Confidence and calibration")
     calibrations = [c for c in map(calibration.calibration, sources) if c is not None]
     if not calibrations:
         section.notes.append(
             "No executed waypoint carries a stated confidence, so there is nothing to calibrate."
         )
-        return section
+        return [section]
     section.text.append(
         "A waypoint's confidence is judged by the executor's own report: reached, or not. Waypoints"
         " that were deferred or never executed have no label, so that low confidences are seen"
@@ -59,7 +60,7 @@ def calibration_section(sources: Sequence[Source]) -> Section:
         _truncation_table(cut),
         _tau_table(swept),
     ]
-    return section
+    return [section]
 
 
 def _grown(source: Source, grown: Growth) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from capex.report import show
 from capex.report.costs import KINDS, Bill, Books, bill, books, decision_curve
 from capex.report.plots.cost import decisions_figure, tokens_figure
-from capex.report.rows import RunData
-from capex.report.sections.section import Section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source, plain
 from capex.report.tables import Column, Row, Table
 
 
-def cost_section(data: RunData, sources: Sequence[Source]) -> Section:
+def cost_section(given: SectionInput) -> list[Section]:
     """Where tokens and dollars went."""
+    data, sources = given.data, given.sources
     section = Section("cost", "Cost")
     bills = [bill(s) for s in sources]
     with_tokens = [b for b in bills if b.tokens is not None and sum(vars(b.tokens).values())]
@@ -40,7 +40,7 @@ def cost_section(data: RunData, sources: Sequence[Source]) -> Section:
             )
     if kept := books(data.runs, sources):
         section.tables.append(_books_table(kept, sources))
-    return section
+    return [section]
 
 
 def _bill_table(bills: Sequence[Bill]) -> Table:

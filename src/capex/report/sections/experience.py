@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from capex.report import show
 from capex.report.experience import Experience, experiences, learning_curve
 from capex.report.plots.success import experience_figure
-from capex.report.sections.section import Section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source
 from capex.report.tables import Column, Row, Table, group_row, tally_names
 
 
-def experience_section(sources: Sequence[Source]) -> Section:
+def experience_section(given: SectionInput) -> list[Section]:
     """What memory did."""
+    sources = [s for s in given.sources if not s.forked]  # forks learn nothing from each other
+    if not sources:
+        return []
     section = Section("experience", "Learning from experience")
     compared = experiences(sources)
     if not compared:
@@ -22,7 +25,7 @@ def experience_section(sources: Sequence[Source]) -> Section:
             " and one whose memory is cleared before each episode (capex-fresh). These runs do not"
             " have both."
         )
-        return section
+        return [section]
     for item in compared:
         curves = {s.number: learning_curve(s) for s in (item.kept, item.cleared)}
         section.figures.append(experience_figure(item, curves))
@@ -41,7 +44,7 @@ def experience_section(sources: Sequence[Source]) -> Section:
     else:
         without = "No start was solved with and without memory, so that lengths cannot be compared."
         section.notes.append(without)
-    return section
+    return [section]
 
 
 def _experience_table(compared: Sequence[Experience]) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from capex.report import show
 from capex.report.compare import Comparison, compared_sources
 from capex.report.plots.success import starts_figure
-from capex.report.sections.section import Section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source
 from capex.report.tables import (
     ACROSS_TASKS,
@@ -21,12 +21,13 @@ from capex.report.tables import (
 )
 
 
-def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> Section:
+def pairs_section(given: SectionInput) -> list[Section]:
     """Which starts each method solved, and per task the exact test on the pairs."""
+    sources, compared = given.sources, given.compared
     section = Section("pairs", "The same starts")
     if not any(s.scorable for s in sources):
         section.notes.append("No start has a verdict yet.")
-        return section
+        return [section]
     section.figures.append(starts_figure([s for s in sources if s.scorable]))
     section.tables.append(_starts_table(sources))
     if paired := [c for c in compared if c.pairs.n]:
@@ -35,7 +36,7 @@ def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> 
         section.notes.append("There is one source only, so there is nothing to pair.")
     if unpaired := [c for c in compared if c.unpaired]:
         section.tables.append(_unpaired_table(unpaired))
-    return section
+    return [section]
 
 
 def _starts_table(sources: Sequence[Source]) -> Table:

@@ -10,8 +10,7 @@ from capex.report import show
 from capex.report import students as numbers
 from capex.report.compare import Tally
 from capex.report.plots.students import budget_figure, data_figure
-from capex.report.rows import RunData
-from capex.report.sections.section import Section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source
 from capex.report.students import FLOORS, UNADAPTED, UNTRAINED, Block, Cell, Score
 from capex.report.tables import ACROSS_TASKS, Column, Row, Table, file_table, group_row, tally_names
@@ -27,8 +26,9 @@ WRITTEN = (
 )
 
 
-def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
+def students_section(given: SectionInput) -> list[Section]:
     """The section, where there are rollouts of trained or untrained policies."""
+    data, sources = given.data, given.sources
     rollouts = numbers.cells(data)
     if not rollouts:
         return []

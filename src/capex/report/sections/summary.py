@@ -17,7 +17,7 @@ from capex.report.compare import (
     leading,
 )
 from capex.report.experience import Experience, experiences
-from capex.report.sections.section import Section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import differences, main_source
 from capex.report.tables import Column, Row, Table, rate_names, tally_names
 
@@ -27,8 +27,9 @@ TASK_COUNTS = (
 )
 
 
-def summary(lines: Sequence[SourceTotals], compared: Sequence[Comparison]) -> Section:
+def summary(given: SectionInput) -> list[Section]:
     """Does it work, what did it cost, is the difference real?"""
+    lines, compared = given.totals, given.compared
     section = Section("summary", "Summary")
     sources = [line.source for line in lines]
     main = main_source(sources)
@@ -42,7 +43,7 @@ def summary(lines: Sequence[SourceTotals], compared: Sequence[Comparison]) -> Se
         section.tables.append(_differences(compared, {line.source.number: line for line in lines}))
     section.notes += [note for c in compared for note in _unlike(c)]
     section.notes += [note for line in lines for note in _notes(line)]
-    return section
+    return [section]
 
 
 def _notes(line: SourceTotals) -> Iterator[str]:

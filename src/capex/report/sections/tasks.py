@@ -11,8 +11,8 @@ from capex.errors import CapexError
 from capex.report import show
 from capex.report.compare import Tally, TaskKey, tallies, tally, task_of
 from capex.report.plots.success import success_figure
-from capex.report.rows import CostRow, RunData
-from capex.report.sections.section import Section
+from capex.report.rows import CostRow
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source
 from capex.report.tables import ROWS_SHOWN, Column, Row, Table, file_table, group_row, tally_names
 from capex.run.stats import per_success
@@ -20,8 +20,9 @@ from capex.run.summary import Summary
 from capex.worlds import TaskInfo
 
 
-def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
+def by_task_section(given: SectionInput) -> list[Section]:
     """Success and cost of every task and family."""
+    data, sources = given.data, given.sources
     section = Section("tasks", "By task and family")
     known = _known(data.episodes)
     family_of = {key: info.family if info else "No family" for key, info in known.items()}
@@ -32,7 +33,7 @@ def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
     )
     if not order:
         section.notes.append("No episode was finished, so there is nothing to compare by task.")
-        return section
+        return [section]
     pooled = [tallies(s, lambda e: family_of[task_of(e)]) for s in sources]
     families = {
         name: [found.get(name) for found in pooled]
@@ -51,7 +52,7 @@ def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
     whole = [_score(s.attempts, t) for s, t in zip(sources, overall, strict=True)]
     section.tables.append(_task_table(sources, known, scores, whole))
     section.tables.append(_cost_table(sources, scores, whole))
-    return section
+    return [section]
 
 
 def _known(episodes: Sequence[Summary]) -> dict[TaskKey, TaskInfo | None]:

@@ -7,8 +7,7 @@ from dataclasses import astuple
 
 from capex.report import show
 from capex.report.compare import TaskKey, totals
-from capex.report.rows import RunData
-from capex.report.sections.section import Section
+from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source, plain
 from capex.report.tables import Column, Row, Table, group_row, rate_names, tally_names
 from capex.report.verdicts import (
@@ -25,8 +24,9 @@ from capex.run.agreement import agreements
 WORDS = ("success", "failure", "invalid", "undo")
 
 
-def verdicts_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
+def verdicts_section(given: SectionInput) -> list[Section]:
     """Success by people's verdicts; nothing where the worlds judge."""
+    data, sources = given.data, given.sources
     keys = judged_by_people(sources)
     if not keys:
         return []

@@ -12,10 +12,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from capex.models.pictures import encode_jpeg
-from capex.run.arrangements import Arrangement, arrangements_of, find_arrangement, read_image
+from capex.operators.arrangements import Arrangement, arrangements_of, find_arrangement, read_image
+from capex.operators.inbox import Ready, say_ready
+from capex.operators.matching import LIVE, compare, scene_to_arrange
 from capex.run.files import bytes_of
-from capex.run.matching import LIVE, compare, scene_to_arrange
-from capex.run.requests import Ready, say_ready
 from capex.run.store import Run
 from capex.studio.answers import Asked, changes, get, post, stream, text_of
 from capex.studio.guard import Refused

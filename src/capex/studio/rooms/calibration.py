@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from starlette.routing import BaseRoute, Route
 
+from capex.analysis.counterfactual_file import read_counterfactual
 from capex.dataset.projection import fate
 from capex.method.features import FEATURES
 from capex.report.calibration import Judged, judge
 from capex.run import LoadedChain, LoadedEpisode, load_chain
-from capex.run.counterfactual import read_counterfactual
 from capex.run.stats import wilson
 from capex.studio.answers import Asked, get
 from capex.studio.rooms.room import Room, Studio

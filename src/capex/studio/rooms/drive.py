@@ -19,10 +19,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from capex import worlds
 from capex.campaign.api import demonstrate
 from capex.campaign.names import parse_names
-from capex.campaign.page_operator import PageOperator
-from capex.campaign.teleoperation import Teleoperator
-from capex.campaign.wheel import Message, Wheel
 from capex.errors import CapexError
+from capex.operators.page_operator import PageOperator
+from capex.operators.teleop_channel import Message, Wheel
+from capex.operators.teleoperation import Teleoperator
 from capex.run.live import under_way
 from capex.run.store import Chain, Run, chain_name
 from capex.studio.answers import Asked, get, number_of, text_of, to_json

@@ -15,16 +15,16 @@ import numpy as np
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from capex.analysis.fork_origin import SavedState
 from capex.errors import CapexError
 from capex.method.observation import command_text
 from capex.method.record import TAKEOVERS, EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log, read_times
+from capex.operators.inbox import IN_RECORD
 from capex.plan import orientation_matrix
 from capex.pose import Array
 from capex.run import LoadedEpisode, load_episode
-from capex.run.forks import SavedState
 from capex.run.live import find_picture
-from capex.run.requests import IN_RECORD
 from capex.run.steps import read_steps
 from capex.run.store import Run
 from capex.studio.answers import Asked, get, number_of

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from capex.run import requests
+from capex.operators import inbox as requests
+from capex.operators.inbox import WORDS_MAX
 from capex.run.files import TEMPORARY
 from capex.run.live import began, find_picture, read_events, screens, under_way, watch, watched_at
-from capex.run.requests import WORDS_MAX
 from capex.run.store import Chain, Run
 from capex.studio.answers import BEAT_S, Asked, get, number_of, post, stream, text_of
 from capex.studio.guard import Refused

@@ -1,0 +1,1 @@
+"""What-if studies over recorded runs: forks, counterfactual replay, thresholds, forecasts."""

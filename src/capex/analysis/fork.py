@@ -1,0 +1,313 @@
+"""`capex.fork`: go on from saved states of recorded episodes, with another model, method or seed.
+
+    import capex
+
+    state = "kitchen--OpenDrawer--capex/4@3"
+    run = capex.fork("runs/first", state, tau=0.3, times=5, out="runs/bolder")
+
+Forks are episodes of a new run. Each is shown what its origin was shown at that moment, the memory
+of its chain, the acts so far, the located points, the steps and decisions left; its dollars begin
+anew. No fork learns from another, and none enters a dataset unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from capex import models, trust, worlds
+from capex.analysis.fork_origin import (
+    FORM,
+    TIMES_MAX,
+    Fork,
+    SavedState,
+    find_state,
+    fork_number,
+    parse_state,
+)
+from capex.analysis.fork_run import ForkedRun, open_forks
+from capex.campaign.begun import Begun
+from capex.campaign.check import work_of
+from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
+from capex.campaign.driver import Forks
+from capex.campaign.engines import Setup
+from capex.campaign.patience import Pauses
+from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
+from capex.campaign.recall import recall
+from capex.campaign.settings import recorded_methods
+from capex.errors import CapexError
+from capex.method.memory import Memory
+from capex.method.presets import PRESETS
+from capex.method.record import TAKEOVERS, EpisodeRecord
+from capex.models import Model, Sampling
+from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode
+from capex.run.steps import read_steps
+from capex.run.store import PROMPT, SPEND, Chain, find_run
+from capex.worlds import Env, Start
+
+# Of a campaign these mean nothing to forks: their starts, tasks and order are their origins'.
+NOT_OF_FORKS = (
+    *("starts", "until_successes", "max_starts", "seed", "round_size", "ray"),
+    *("order", "operator", "arrangements", "judge", "prompt", "hints"),
+)
+SEED_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A state of a recorded episode, found and checked."""
+
+    state: SavedState
+    episode: LoadedEpisode
+    memory: Memory
+    sha256: str  # of the record
+
+    @property
+    def task(self) -> str:
+        """WORLD:TASK."""
+        return f"{self.episode.record.world}:{self.episode.record.task}"
+
+
+def fork(
+    run: str | Path,
+    states: str | Sequence[str],
+    *,
+    times: int = 1,
+    seed: int = 0,
+    remember: bool = False,
+    model: str | Model | None = None,
+    yes: bool = False,
+    confirm: Callable[[str], bool] | None = None,
+    watch: Watch | None = None,
+    retry_invalid: bool = False,
+    pauses: Pauses | None = None,
+    **options: Any,
+) -> LoadedRun:
+    """Fork states of a run, CHAIN/EPISODE@DECISION, `times` each, or go on with that; returns what
+    the run directory `out` then holds.
+
+    What is not given is as in the run: model, method, sampling, limits. A stand-in with a seed of
+    its own has it shifted by `seed` in the first fork of a state, by one more in each further one;
+    with 0 the first repeats its origin. remember: each fork of the one state also sees those before
+    it, as episodes of a chain do. options: those of `capex.collect` but for what the origins
+    decide.
+    """
+    _refuse(times, seed, options)
+    if isinstance(model, str):
+        models.allow(model)
+    held = find_run(Path(run)).manifest
+    named = [states] if isinstance(states, str) else list(states)
+    with closing(_Finder(Path(run), held)) as finder:
+        origins = [finder.find(state) for state in dict.fromkeys(map(parse_state, named))]
+    if not origins:
+        raise CapexError(f"no state was named; write {FORM}")
+    if remember and len(origins) > 1:
+        raise CapexError(
+            f"--remember: forks of {len(origins)} states share no memory; fork each in its own"
+            " --out"
+        )
+    first = origins[0].episode.record
+    with ExitStack() as stack:
+        arms = recorded_methods(held)
+        config = _as_before(Path(run), held, origins, model, options.get("arm"), stack)
+        began: Any = {"starts": (first.start,), "seed": first.seed}
+        ready = prepare(
+            origins[0].task,
+            config=config,
+            model=model,
+            presets={**PRESETS, **arms},
+            **options,
+            **began,
+        )
+        opened = open_forks(
+            ready,
+            ForkedRun(Path(run).resolve().name, seed, remember),
+            [(o.state, o.sha256) for o in origins],
+            times,
+        )
+        ready = replace(ready, settings=opened.settings)
+        refuse_small_budgets(ready)
+        if not yes:
+            ask_before_spending(ready, confirm)
+        fork_run, price = opened.create(gl_backend())
+        for origin in origins:
+            opened.keep_record(origin.state, origin.episode.path / "record.json")
+        asked = opened.settings.model if model is None or isinstance(model, str) else ready.model
+        settings = opened.settings
+        campaign = Campaign(
+            fork_run,
+            settings,
+            ready.specs,
+            Setup(work_of(settings, price), asked, fork_run.path / SPEND, settings.chat),
+            stand_in=ready.model.stand_in,
+            computes_here=ready.model.computes_here,
+            retry_invalid=retry_invalid,
+            pauses=pauses or Pauses(),
+            begins_with=origins[0].memory if remember else None,
+            forks=_forks(Path(run), origins, opened.numbers, times, seed),
+        )
+        return conduct(campaign, watch)
+
+
+def _refuse(times: int, seed: int, options: Mapping[str, Any]) -> None:
+    for name, value, most in (("times", times, TIMES_MAX), ("seed", seed, SEED_MAX)):
+        least = 1 if name == "times" else 0
+        if type(value) is not int or not least <= value <= most:
+            raise CapexError(f"--{name} is {value!r}; it must be between {least} and {most}")
+    for name in NOT_OF_FORKS:
+        if options.get(name) is not None:
+            raise CapexError(f"'{name}' is no setting of forks: it is as in their origins")
+
+
+class _Finder:
+    """Finds states of a run. What several of them share is looked at once: a chain, a world, the
+    memory that an episode was shown.
+    """
+
+    def __init__(self, run: Path, manifest: Mapping[str, Any]):
+        self._run, self._methods = run, recorded_methods(manifest)
+        self._round_size = manifest.get("settings", {}).get("round_size", 1)
+        self._chains: dict[str, LoadedChain] = {}
+        self._memories: dict[Path, Memory] = {}
+        self._envs: dict[str, Env] = {}
+        self._headers: dict[tuple[str, Start], str] = {}
+
+    def find(self, state: SavedState) -> Origin:
+        """A state to go on from, or a sentence why it is none."""
+        folder = find_state(self._run, state)
+        episode = load_episode(folder)
+        record = episode.record
+        if episode.fork is not None:
+            raise CapexError(f"{folder} is a fork itself; fork {episode.fork.origin}, its origin")
+        if state.decision > len(record.turns):
+            raise CapexError(
+                f"{folder} has {len(record.turns)} decisions; there is no state before decision"
+                f" {state.decision}"
+            )
+        drove = [
+            row for row in record.extra.get(TAKEOVERS, ()) if row["decision"] <= state.decision
+        ]
+        if drove:
+            raise CapexError(
+                f"{folder}: a person drove before decision {drove[0]['decision']}; only states of"
+                " earlier decisions can be forked"
+            )
+        then, now = str(read_steps(folder)["header"]), self._header(record)
+        if then != now:
+            raise CapexError(
+                f"{folder} was recorded as {then}; this version of the world has {now}"
+            )
+        sha256 = hashlib.sha256((folder / "record.json").read_bytes()).hexdigest()
+        return Origin(state, episode, self._memory(episode), sha256)
+
+    def close(self) -> None:
+        """Free what it holds."""
+        for env in self._envs.values():
+            env.close()
+
+    def _header(self, record: EpisodeRecord) -> str:
+        """What the saved states of a start belong to; a world must have some."""
+        name, start = f"{record.world}:{record.task}", Start(record.task, record.start, record.seed)
+        if (name, start) in self._headers:
+            return self._headers[name, start]
+        env = self._envs.get(name) or self._envs.setdefault(name, worlds.make(name))
+        if not env.spec.can_save:
+            raise CapexError(
+                f"{name} has no saved states, so nothing can be forked there; a simulated world has"
+                " them"
+            )
+        env.reset(start)
+        return self._headers.setdefault((name, start), env.save_state().header)
+
+    def _memory(self, episode: LoadedEpisode) -> Memory:
+        method, chain = self._methods.get(episode.record.arm), episode.path.parent.parent
+        if method is None:
+            return Memory().snapshot()
+        if chain.name not in self._chains:
+            self._chains[chain.name] = load_chain(Chain(chain))
+        if episode.path not in self._memories:
+            loaded = self._chains[chain.name]
+            self._memories[episode.path] = recall(loaded, episode, method, self._round_size)
+        return self._memories[episode.path]
+
+
+def _as_before(
+    run: Path,
+    manifest: Mapping[str, Any],
+    origins: Sequence[Origin],
+    model: str | Model | None,
+    arm: Any,
+    stack: ExitStack,
+) -> dict[str, Any]:
+    """The settings of the run that is forked, in the place of a config file."""
+    if len(tasks := sorted({o.task for o in origins})) > 1:
+        listed = ", ".join(tasks)
+        raise CapexError(f"the states are of several tasks ({listed}); fork each in its own --out")
+    settings = manifest.get("settings", {})
+    arms = sorted({o.episode.record.arm for o in origins})
+    if arm is None and (len(arms) > 1 or arms[0] not in settings.get("arms", {})):
+        raise CapexError(f"the states are of the arm {' and '.join(arms)}; say --arm")
+    if model is None and "sampling" not in settings:
+        raise CapexError(f"{run} asked no model (`capex expert`?); say which goes on with --model")
+    config: dict[str, Any] = {"arm": arms[0]}
+    if "sampling" not in settings:
+        return config
+    sampling = {**settings["sampling"], **(settings.get("chat") or {})}
+    if model is not None and model != settings["model"]:  # what another server takes may differ
+        sampling = {k: v for k, v in sampling.items() if k in ("effort", "max_output_tokens")}
+    usual = vars(Sampling())
+    config |= {k: v for k, v in sampling.items() if v is not None and v != usual.get(k)}
+    limits = settings.get("limits", {})
+    wall_s = limits.get("wall_s")
+    config |= {"steps": limits.get("steps"), "episode_minutes": wall_s and wall_s / 60}
+    if model is None:
+        config["model"] = _model_again(settings["model"])
+    if settings.get("prompt") is not None:
+        config["prompt"] = run / PROMPT
+    if settings.get("hints"):
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capex-")))
+        config["hints"] = folder / "hints.txt"
+        config["hints"].write_text(settings["hints"], encoding="utf-8")
+    return config
+
+
+def _model_again(name: str) -> str:
+    """The model of the run that is forked. One that names a server, a file or a module is used only
+    where the user names it: the run may be anybody's, and a server gets the user's key.
+    """
+    kind = name.partition(":")[0]
+    if kind not in models.WELL_KNOWN and kind not in trust.held().modules:
+        raise CapexError(
+            f"the run was made by the model '{name}', which names a server, a file or a module; if"
+            f" you trust it, say --model {shlex.quote(name)}"
+        )
+    return name
+
+
+def _forks(
+    run: Path, origins: Sequence[Origin], numbers: Mapping[SavedState, int], times: int, seed: int
+) -> Forks:
+    """What every fork goes on from, by its number."""
+    forks: dict[int, tuple[Begun, Memory]] = {}
+    for origin in origins:
+        state, number = origin.state, numbers[origin.state]
+        step = origin.episode.record.turns[state.decision - 1].step
+        for repetition in range(times):
+            fork = Fork(
+                run=run.resolve().name,
+                chain=state.chain,
+                episode=state.episode,
+                decision=state.decision,
+                step=step,
+                state=number,
+                repetition=repetition,
+                seed=seed + repetition,
+            )
+            forks[fork_number(number, repetition)] = Begun(origin.episode.path, fork), origin.memory
+    return forks

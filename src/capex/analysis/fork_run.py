@@ -1,0 +1,114 @@
+"""The run directory of forks: created once, extended by more states and repetitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from capex.analysis.fork_origin import SavedState, fork_number, parse_state
+from capex.campaign.manifest import changes
+from capex.campaign.prepare import Prepared
+from capex.campaign.settings import Settings
+from capex.errors import CapexError
+from capex.models.prices import Price
+from capex.run.files import write_bytes, write_json
+from capex.run.store import Run, create_run, find_run
+
+COMMAND = "fork"
+
+
+@dataclass(frozen=True)
+class ForkRun:
+    """A run of forks, checked against what is there, not written yet."""
+
+    settings: Settings
+    ready: Prepared
+    numbers: dict[SavedState, int]
+    origin: dict[str, Any]  # for the manifest: the forked run, its states, their records, the seed
+    held: Run | None
+
+    def create(self, gl_backend: str) -> tuple[Run, Price | None]:
+        """Write the manifest, or extend it."""
+        price = self.ready.price
+        plan = {**self.settings.plan, "starts": self._starts()}
+        if self.held is not None:
+            manifest = self.held.manifest
+            settings = manifest["settings"]
+            arms = {**settings["arms"], **_identity(self.settings)["arms"]}
+            extended = {**manifest, "settings": {**settings, "arms": arms}, "plan": plan}
+            write_json(self.held.path / "manifest.json", {**extended, COMMAND: self.origin})
+            return self.held, price
+        fields: dict[str, Any] = {
+            "settings": _identity(self.settings),
+            COMMAND: self.origin,
+            "plan": plan,
+            "price": None if price is None else price.as_json(),
+            "stand_in": self.ready.model.stand_in,
+        }
+        return create_run(self.settings.out, fields, gl_backend), price
+
+    def keep_record(self, state: SavedState, record: Path) -> None:
+        """Keep a copy of the record of a forked episode: the report shows what became of it."""
+        copy = self.settings.out / state.record_name
+        if not copy.is_file():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(copy, record.read_bytes())
+
+    def _starts(self) -> list[int]:
+        before = [] if self.held is None else self.held.manifest.get("plan", {}).get("starts", [])
+        return sorted({*before, *self.settings.starts})
+
+
+@dataclass(frozen=True)
+class ForkedRun:
+    """What all forks of a run share."""
+
+    run: str  # the name of the run whose states are forked
+    seed: int
+    remember: bool
+
+
+def open_forks(
+    ready: Prepared, forked: ForkedRun, states: Sequence[tuple[SavedState, str]], times: int
+) -> ForkRun:
+    """The run of these forks, given with the hashes of their origins' records: a new one, or the
+    one that is there with the same settings. Nothing is written.
+    """
+    out, held, before = ready.settings.out, None, asdict(forked)
+    listed: dict[str, str] = {}
+    if (out / "manifest.json").exists():
+        held = find_run(out)
+        manifest = held.manifest
+        told = manifest.get(COMMAND)
+        if manifest.get("settings", {}).get("command") != COMMAND or not isinstance(told, dict):
+            raise CapexError(f"{out} holds a run of another kind; choose another --out")
+        listed = dict(told["states"])
+        wrong = [str(c) for c in changes(manifest, _identity(ready.settings))]
+        wrong += [
+            f"{'the run' if k == 'run' else f'--{k}'}: {told.get(k)!r} before, {v!r} now"
+            for k, v in before.items()
+            if told.get(k) != v
+        ]
+        wrong += [f"{s}: another record" for s, sha in states if listed.get(str(s), sha) != sha]
+        if wrong:
+            raise CapexError(
+                f"{out} holds forks with other settings ({'; '.join(wrong)}); repeat its settings,"
+                " or choose another --out"
+            )
+    listed |= {str(state): sha256 for state, sha256 in states}
+    numbers = {parse_state(text): number for number, text in enumerate(listed)}
+    starts = tuple(fork_number(numbers[s], r) for s, _ in states for r in range(times))
+    # Without memory no fork waits for another.
+    size = 1 if forked.remember else len(starts)
+    settings = replace(ready.settings, starts=starts, round_size=size, judge="later")
+    return ForkRun(settings, ready, numbers, {**before, "states": listed}, held)
+
+
+def _identity(settings: Settings) -> dict[str, Any]:
+    """What the records of forks depend on; of one round, they learn nothing from each other."""
+    told = {**settings.identity, "command": COMMAND, "round_size": 1}
+    identity: dict[str, Any] = json.loads(json.dumps(told))
+    return identity

@@ -1,0 +1,132 @@
+"""Where the exterior cameras probably are, for an arm without locate_pixel: a guess made by eye,
+mended by where the fingers are seen.
+
+Nobody tells a model exactly where the cameras stand. From the pictures of the kitchen one would
+guess: a little behind the robot's mount, about 60 cm to either side and a good metre above it, both
+looking at the working area, a lens of 60 degrees. Elsewhere the prompt's words say it roughly. The
+page says where the fingertips are, and the orange pads are seen: the difference between where the
+guess would show them and where they are seen is taken off every pixel.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from capex.pilot.eyes import Pixel
+from capex.pose import Array, Pose
+
+Point = tuple[float, float, float]
+
+APART_MAX_M = 0.12  # two rays that pass further apart do not see the same point
+
+
+@dataclass(frozen=True)
+class CameraGuess:
+    """Where a camera may stand and what it looks at, in metres from the mount; its lens."""
+
+    position_m: Point
+    looked_at_m: Point
+    lens_deg: float  # from the image's upper edge to its lower one
+
+
+# The guess that the text above gives reasons for.
+PLACES = {"left": (-0.25, 0.60, 1.20), "right": (-0.25, -0.60, 1.20)}
+KITCHEN = {c: CameraGuess(place, (0.60, 0.0, 0.40), 60.0) for c, place in PLACES.items()}
+TABLE_AHEAD_M = 0.40  # from the mount to the middle of where an arm works on a table
+BETWEEN_AHEAD_M = 0.30  # and of where two arms share one: they are shorter
+TABLE_LENS_DEG = 43.0  # a rig's colour camera: about 70 degrees wide, 16 to 9
+
+
+def from_words(words: str, table_m: float) -> CameraGuess | None:
+    """The guess that a prompt's sentence about a camera allows: how far away and how high it
+    stands, and which way it looks.
+    """
+    far = re.search(r"([\d.]+) m (?:in front|beside|away|before|from)", words)
+    high = re.search(r"([\d.]+) m (?:above|up|over)", words)
+    way = re.search(r"looks along ([+-])y", words)
+    if far is None or high is None or not (way or "faces the robot" in words):
+        return None
+    x, y = float(far[1]), 0.0
+    if way:
+        x, y = TABLE_AHEAD_M, -float(f"{way[1]}1") * x
+    middle = (TABLE_AHEAD_M, 0.0, table_m + 0.1)
+    if "between the arms" in words:
+        middle = (BETWEEN_AHEAD_M, 0.0, table_m)
+    return CameraGuess((x, y, table_m + float(high[1])), middle, TABLE_LENS_DEG)
+
+
+@dataclass(frozen=True)
+class Rig:
+    """The guessed cameras, each with the pixel shift that puts the fingers where they are seen."""
+
+    sizes: Mapping[str, tuple[int, int]]
+    shift: Mapping[str, Pixel]
+    guesses: Mapping[str, CameraGuess] = field(default_factory=lambda: KITCHEN)
+    placed: Mapping[str, tuple[Pose, float]] = field(default_factory=dict)  # pose, focal pixels
+
+    def knows(self, camera: str) -> bool:
+        """Whether there is any idea where a camera stands."""
+        return camera in self.guesses or camera in self.placed
+
+    def ray(self, camera: str, pixel: Pixel) -> tuple[Array, Array]:
+        """Where a pixel's line of sight starts, and its unit direction."""
+        place, focal = self._camera(camera)
+        du, dv = self.shift.get(camera, (0.0, 0.0))
+        width, height = self.sizes[camera]
+        seen = place.rotation @ np.array(
+            [(pixel[0] - du - width / 2) / focal, (pixel[1] - dv - height / 2) / focal, 1.0]
+        )
+        return place.position_m, seen / np.linalg.norm(seen)
+
+    def project(self, camera: str, point_m: Array) -> Pixel:
+        """Where the guess shows a point, without the shift."""
+        place, focal = self._camera(camera)
+        x, y, z = (float(c) for c in place.inverse().apply(point_m))
+        width, height = self.sizes[camera]
+        return width / 2 + focal * x / z, height / 2 + focal * y / z
+
+    def between(self, left: Pixel, right: Pixel) -> Array | None:
+        """The point that both cameras see: the middle of the shortest way between the two lines of
+        sight.
+        """
+        a, u = self.ray("left", left)
+        b, v = self.ray("right", right)
+        cosine = float(u @ v)
+        if 1 - cosine * cosine < 1e-6:
+            return None
+        s, t = np.linalg.solve(
+            np.array([[1.0, -cosine], [cosine, -1.0]]), np.array([(b - a) @ u, (b - a) @ v])
+        )
+        p, q = a + s * u, b + t * v
+        if s <= 0 or t <= 0 or float(np.linalg.norm(p - q)) > APART_MAX_M:
+            return None
+        return np.asarray((p + q) / 2)
+
+    def on_height(self, camera: str, pixel: Pixel, height_m: float) -> Array | None:
+        """Where a line of sight meets a level plane: all there is when only one camera sees a
+        thing.
+        """
+        start, direction = self.ray(camera, pixel)
+        if direction[2] > -1e-3:
+            return None
+        return np.asarray(start + direction * (height_m - start[2]) / direction[2])
+
+    def _camera(self, name: str) -> tuple[Pose, float]:
+        """A camera's pose in the base frame, and its focal length in pixels."""
+        if name in self.placed:
+            return self.placed[name]
+        guess = self.guesses[name]
+        position_m = np.array(guess.position_m)
+        z = np.array(guess.looked_at_m) - position_m
+        z /= np.linalg.norm(z)
+        x = np.cross(z, [0.0, 0.0, 1.0])
+        x /= np.linalg.norm(x)
+        return (
+            Pose(position_m, np.stack([x, np.cross(z, x), z], axis=1)),
+            0.5 * self.sizes[name][1] / math.tan(math.radians(guess.lens_deg) / 2),
+        )

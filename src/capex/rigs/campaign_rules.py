@@ -1,0 +1,118 @@
+"""Rules of a campaign on a robot that there is once: one attempt at a time, nothing repeated from a
+log, somebody beside it, and a rig file that is part of what the run is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from capex.campaign.settings import Settings
+from capex.errors import CapexError
+from capex.operators import Operator
+from capex.operators.scenes import OpenDataset, Scenes, open_scenes
+from capex.operators.scripted import ScriptedOperator
+from capex.rigs.campaign_files import rig_of
+from capex.worlds import RIG, Spec
+from capex.worlds.robots import one_robot
+
+Specs = Mapping[tuple[str, str], Spec]
+
+
+def refuse_sharing(settings: Settings, specs: Specs) -> None:
+    """One sentence about the first setting that one robot cannot serve."""
+    names = [spec.name for spec in specs.values() if one_robot(spec)]
+    if not names:
+        return
+    if len(names) < len(specs):
+        other = next(spec.name for spec in specs.values() if not one_robot(spec))
+        raise CapexError(
+            f"{names[0]} is one robot and {other} is not; collect them with commands of their own"
+        )
+    if len({world for world, _ in specs}) > 1:
+        listed = ", ".join(sorted({world for world, _ in specs}))
+        raise CapexError(f"a campaign drives one rig, and these are several: {listed}")
+    given = {
+        "--parallel": settings.parallel,
+        "--slots": settings.slots or 1,
+        "--round-size": settings.round_size,
+    }
+    for flag, value in given.items():
+        if value > 1:
+            raise CapexError(
+                f"{flag} {value}: {names[0]} is one robot, so one attempt runs at a time; leave"
+                f" {flag} out"
+            )
+    if settings.ray is not None:
+        raise CapexError(
+            f"--ray {settings.ray}: {names[0]} is one robot beside this machine; leave --ray out"
+        )
+    if settings.model.startswith("cassette:"):
+        raise CapexError(
+            f"--model {settings.model}: recorded answers are never said to a robot again, and"
+            f" {names[0]} is one; name the model itself"
+        )
+
+
+def choose_operator(
+    settings: Settings, specs: Specs, given: Operator | None
+) -> tuple[Operator | None, str]:
+    """Who stands beside the robot, and as the manifest says it; empty where nobody is needed."""
+    needed = [spec for spec in specs.values() if spec.success == "operator"]
+    robots = [spec for spec in needed if one_robot(spec)]
+    if not needed:
+        if settings.operator is not None:
+            raise CapexError(
+                f"--operator {settings.operator}: the worlds of this campaign reset and judge"
+                " themselves; leave it out"
+            )
+        return None, ""
+    if not robots and settings.operator is None:
+        # Nobody is asked later, so that such attempts may run in other processes.
+        return (given if settings.judge == "now" else None), ""
+    wanted = settings.operator or _default_operator(robots[0].world)
+    if wanted == "scripted":
+        for spec in needed:
+            if not has_room(spec.world):
+                raise CapexError(
+                    f"--operator scripted: {spec.name} is no simulated room, so a person arranges"
+                    " and judges; leave it out"
+                )
+        return ScriptedOperator(), wanted
+    if given is None:
+        raise CapexError(
+            f"a person arranges the starts of {needed[0].name}, and there is nobody to ask; run"
+            " `capex collect` at a terminal, or in Python give an operator"
+        )
+    return given, wanted
+
+
+def scenes_of(
+    settings: Settings, specs: Specs, open_dataset: OpenDataset | None
+) -> dict[str, Scenes]:
+    """Where the arrangements of each task come from; a start that is not there is refused."""
+    source = settings.arrangements
+    if source is None:
+        return {}
+    by_name: dict[str, Scenes] = {}
+    for spec in specs.values():
+        if spec.success != "operator":
+            raise CapexError(f"--arrangements {source}: {spec.name} resets itself; leave it out")
+        scenes = open_scenes(source, spec.task, open_dataset)
+        missing = sorted(set(settings.starts) - set(scenes.starts()))
+        if missing:
+            has = sorted(scenes.starts())
+            raise CapexError(
+                f"--arrangements {source}: it has no start {missing[0]} of {spec.name}; it has"
+                f" {len(has)}, from {has[0]} to {has[-1]}"
+            )
+        by_name[spec.name] = scenes
+    return by_name
+
+
+def _default_operator(world: str) -> str:
+    return rig_of(world).operator if world.startswith(RIG) else "person"
+
+
+def has_room(world: str) -> bool:
+    """Whether a rig is a simulated room."""
+    return world.startswith(RIG) and bool(rig_of(world).room)

@@ -1,0 +1,1 @@
+"""A simulated Franka behind the Deoxys protocol."""

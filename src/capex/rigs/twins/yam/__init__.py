@@ -1,0 +1,1 @@
+"""A simulated pair of YAM arms behind i2rt's follower protocol."""

@@ -1,0 +1,54 @@
+"""`--prior RUN`: labels of an earlier run in a campaign's manifest and weights, replayed to the bit, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from capex.analysis.priors import labelled
+from capex.campaign.replay import replay
+from capex.errors import CapexError
+from capex.method.calibrator import Calibrator
+from capex.method.transfer import transferred
+from lab.campaigns import collect
+
+
+def test_a_campaign_begins_with_labels_of_other_tasks(shm):
+    earlier = shm / "earlier"
+    collect(earlier, "lab.world:low,high", arm="capex", starts="0:3")
+    options = {"arm": "capex-transfer,capex", "starts": "0:2", "prior": str(earlier)}
+    found, _ = collect(shm / "run", "lab.world:low,task13", **options)
+    held = labelled([earlier])
+    assert set(held) == {"lab.world:low", "lab.world:high"}
+    others = {"low": {"lab.world:high": held["lab.world:high"]}, "task13": held}
+    for name, rows in others.items():
+        first, second = found.chain("lab.world", name, "capex-transfer").episodes
+        prior = transferred(rows)
+        assert first.record.extra["weights"] == prior.mean.tolist()
+        assert first.record.extra["labels_before"] == 0
+        seen = [w for t in first.record.turns for w in t.waypoints if w.label is not None]
+        fitted = Calibrator.fit([w.features for w in seen], [w.label for w in seen], prior)
+        assert second.record.extra["weights"] == list(fitted.weights)
+        plain = found.chain("lab.world", name, "capex").episodes[0].record
+        assert plain.extra["weights"] is None
+        assert "prior_mean" not in plain.extra
+    assert not [r.difference for r in replay(found.path) if r.difference]
+    more, _ = collect(shm / "run", "lab.world:low,task13,high", **options)  # another task is none
+    assert len(more.episodes) == 12
+    collect(earlier, "lab.world:low,high", arm="capex", starts="0:4")
+    with pytest.raises(CapexError, match=r"--prior: other labels than it began with\);"):
+        collect(shm / "run", "lab.world:low,task13", **options)
+
+
+def test_what_can_be_no_prior_is_refused(shm):
+    with pytest.raises(CapexError, match="write --prior RUN"):
+        collect(shm / "run", "lab.world:low", arm="capex-transfer")
+    earlier = shm / "earlier"
+    collect(earlier, "lab.world:low", arm="base", starts="0:1")
+    for arm, prior, words in (
+        ("capex", earlier, "means nothing to the arm capex"),
+        ("capex-transfer", shm / "run", "names the run that is collected"),
+        ("capex-transfer", earlier, "holds no labelled waypoint with a confidence"),
+        ("capex-transfer", shm, "is not a run directory"),
+    ):
+        with pytest.raises(CapexError, match=words):
+            collect(shm / "run", "lab.world:low", arm=arm, prior=str(prior))
