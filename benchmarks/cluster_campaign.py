@@ -247,7 +247,7 @@ def show(folder: Path, bench: Bench, limit: Decimal, title: str) -> list[str]:
     wanted, quiet = contents(calm), Spend(calm / "spend.jsonl").account()
     loaded = [capex.load_run(run) for run in bench.runs]
     accounts = [Spend(run / "spend.jsonl").account() for run in bench.runs]
-    recorded = [sum(e.record.extra["ledger"]["attempts"] for e in r.episodes) for r in loaded]
+    recorded = [sum(e.record.ledger.attempts for e in r.episodes) for r in loaded]
     sent, kills = sum(a.attempts for a in accounts), sum(bench.blows.values())
     promises = {
         "the records equal an undisturbed campaign's": all(

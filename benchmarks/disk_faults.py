@@ -220,7 +220,7 @@ class Bench:
         if left := list(run.rglob(".writing-*")):
             told.broken.append(f"{when}: {left[0]} is left half-written")
         account = Spend(run / "spend.jsonl").account()
-        recorded = sum(e.record.extra["ledger"]["attempts"] for e in capex.load_run(run).episodes)
+        recorded = sum(e.record.ledger.attempts for e in capex.load_run(run).episodes)
         if not recorded <= account.attempts <= recorded + 2 * SLOTS:
             told.broken.append(f"{when}: {account.attempts} attempts for {recorded} recorded")
         if account.total_usd > BUDGET_USD or account.overruns:

@@ -253,11 +253,9 @@ def _show(run: Path, provider: Provider, same: int, seconds: float) -> None:
     lost = {key for key in provider.told if key not in kept}
     own_s = sum(e.seconds for e in loaded.episodes)
     invalid_s = sum(
-        a.timing["episode_s"] - a.timing["answered_s"]
-        for a in loaded.invalid
-        if _continued(a, loaded)
+        a.timing.episode_s - a.timing.answered_s for a in loaded.invalid if _continued(a, loaded)
     )
-    invalid_s += sum(a.timing["episode_s"] for a in loaded.invalid if not _continued(a, loaded))
+    invalid_s += sum(a.timing.episode_s for a in loaded.invalid if not _continued(a, loaded))
     total = told["total"]
 
     console = Console(width=110)
@@ -356,7 +354,7 @@ def _show(run: Path, provider: Provider, same: int, seconds: float) -> None:
     for episode in loaded.episodes:
         log = (episode.path / "exchange_times.jsonl").read_text().splitlines()
         waited = sum(t["latency_s"] + t.get("waited_s", 0.0) for t in map(json.loads, log))
-        assert episode.timing["model_s"] > waited - 0.1, episode.path
+        assert episode.timing.model_s > waited - 0.1, episode.path
     console.print("all agree")
 
 
@@ -365,7 +363,7 @@ def _continued(attempt: capex.run.InvalidAttempt, run: capex.run.LoadedRun) -> b
     # Oldest first.
     tried = [a for a in run.invalid if (a.chain, a.index) == (attempt.chain, attempt.index)]
     done = any((e.chain, e.index) == (attempt.chain, attempt.index) for e in run.episodes)
-    return bool(attempt.record["continues"]) and (done or tried[-1] is not attempt)
+    return bool(attempt.note.continues) and (done or tried[-1] is not attempt)
 
 
 if __name__ == "__main__":

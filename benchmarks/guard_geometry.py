@@ -259,7 +259,7 @@ class SimulatedYam(YamArm):
         self._forget()
         self._measure()
         limits = tuple(joint.range_rad for joint in YAM.joints)
-        return ArmFacts(JOINTS, limits, MAX_OPENING_M, senses_force=False, when_we_die="it stays")
+        return ArmFacts(JOINTS, limits, MAX_OPENING_M, senses_force=False, on_disconnect="it stays")
 
     def _now(self) -> float:
         return StandingClock.time_s

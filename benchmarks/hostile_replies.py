@@ -41,8 +41,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from capex.campaign.ledger import Ledger
 from capex.errors import printable
+from capex.method.context import Committed, EpisodeContext, Event, Replied
 from capex.method.demonstrator import run_episode
-from capex.method.hooks import Committed, Event, Hooks, Replied
 from capex.method.memory import Memory
 from capex.method.presets import preset
 from capex.method.reading import Act, Locate, read_calls
@@ -209,10 +209,12 @@ class Asker:
         folder.mkdir(parents=True)
         log = ExchangeLog(folder, self._model, None)
         ledger = Ledger(self._price, (), Spend(self._folder / f"spend-{self._number // 50}.jsonl"))
-        hooks = Hooks(ledger=ledger, log=_Both(self, log), subscribers=(self._hear,))
+        context = EpisodeContext(ledger=ledger, log=_Both(self, log), subscribers=(self._hear,))
         start = Start("high", self._number % 100, 0)
         try:
-            episode = run_episode(self._env, start, self._model, self._method, self._memory, hooks)
+            episode = run_episode(
+                self._env, start, self._model, self._method, self._memory, context
+            )
             self._keep(folder, episode.record, episode.pictures)
         except ModelError:  # what it says was looked at as its attempts ended
             pass

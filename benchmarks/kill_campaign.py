@@ -181,7 +181,7 @@ class Killer:
     def _whole(self, run: Path) -> bool:
         """Whether every start has an episode, or was given up for want of dollars."""
         loaded = capex.load_run(run)
-        given_up = {(a.chain, a.index) for a in loaded.invalid if a.record.get("final")}
+        given_up = {(a.chain, a.index) for a in loaded.invalid if a.note.final}
         return len(loaded.episodes) + len(given_up) == self._episodes
 
     def _budget(self, account: Account | None) -> Decimal:
@@ -249,7 +249,7 @@ class Killer:
         tally.check(same, f"{run}: the records differ from an undisturbed campaign's")
         left = [str(path.relative_to(run)) for path in run.rglob(".writing-*")]
         tally.check(not left, f"{run}: half-written is {', '.join(left)}")
-        recorded = sum(e.record.extra["ledger"]["attempts"] for e in episodes)
+        recorded = sum(e.record.ledger.attempts for e in episodes)
         whole = recorded == self._account.attempts or tight
         tally.check(whole, f"{run}: {recorded} attempts recorded")
         twice = account.attempts - recorded

@@ -65,7 +65,7 @@ def measure(
         watch=watch,
     )
     mean_s = sum(e.seconds for e in run.episodes) / len(run.episodes)
-    model_s = sum(e.timing["model_s"] for e in run.episodes) / len(run.episodes)
+    model_s = sum(e.timing.model_s for e in run.episodes) / len(run.episodes)
     return len(run.episodes), ended[-1] - began[0], mean_s, model_s
 
 

@@ -3,8 +3,8 @@ scripted. `python examples/hello.py`
 """
 
 from capex import worlds
+from capex.method.context import Committed, Deciding, EpisodeContext, Event, Executed
 from capex.method.demonstrator import run_episode
-from capex.method.hooks import Committed, Deciding, Event, Executed, Hooks
 from capex.method.memory import Memory
 from capex.method.presets import preset
 from capex.models.scripted import Scripted
@@ -53,7 +53,10 @@ def show(event: Event) -> None:
 # and the next episode is calibrated.
 memory = Memory()
 start = Start("TurnOnMicrowave", index=0)
-episode = run_episode(env, start, model, preset("capex"), memory, Hooks(subscribers=[show]))
+context = EpisodeContext(subscribers=[show])
+episode = run_episode(
+    env, start, model, preset("capex"), memory, EpisodeContext(subscribers=[show])
+)
 memory.add(episode.record, episode.pictures)
 print(
     f"\nsuccess: {episode.record.success} after {episode.record.steps} control steps;"

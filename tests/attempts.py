@@ -9,7 +9,15 @@ from pathlib import Path
 
 from capex.method.memory import Memory
 from capex.method.memory.references import base_poses
-from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
+from capex.method.motion import WaypointStatus
+from capex.method.record import (
+    EndReason,
+    EpisodeRecord,
+    LocatedPoint,
+    TipPose,
+    Turn,
+    WaypointRecord,
+)
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -33,7 +41,7 @@ def row(
     known = LABELS.get(status) if label == "by status" else label
     return WaypointRecord(
         waypoint=Waypoint({"arm": ArmTarget(_m(at_cm), turn, grip)}, confidence=confidence),
-        status=status,
+        status=WaypointStatus(status),
         report=report
         or {"deferred": "not executed (deferred: low confidence)"}.get(status, status),
         label=known,
@@ -41,7 +49,7 @@ def row(
         calibrated=0.8,
         features=(1.0, 2.0, 0.0, 0.25, 0.5, -0.1, 2.0, 0.25),
         clamped_m={"arm": _m(at_cm)} if at_cm else {},
-        tips={"arm": {"position_m": [0.4, 0.0, 0.5], "quaternion_xyzw": [1.0, 0.0, 0.0, 0.0]}},
+        tips={"arm": TipPose((0.4, 0.0, 0.5), (1.0, 0.0, 0.0, 0.0))},
     )
 
 
@@ -52,11 +60,11 @@ def drive(forward_cm, left_cm, turn_deg, moved, *, status="base", report="", gri
         waypoint=Waypoint(
             targets, BaseMotion(forward_cm / 100, left_cm / 100, math.radians(turn_deg))
         ),
-        status=status,
+        status=WaypointStatus(status),
         report=report,
         label=None,
         steps=30,
-        tips={"arm": {"position_m": [0.4, 0.0, 0.5], "quaternion_xyzw": [1.0, 0.0, 0.0, 0.0]}},
+        tips={"arm": TipPose((0.4, 0.0, 0.5), (1.0, 0.0, 0.0, 0.0))},
         base_moved=moved,
     )
 
@@ -69,14 +77,14 @@ def attempt(start, success, turns, **facts):
     turns = tuple(replace(t, decision=k) for k, t in enumerate(turns, start=1))
     known = {
         "steps": 100,
-        "end": "success" if success else "horizon",
+        "end": EndReason.SUCCESS if success else EndReason.HORIZON,
         "scene": "layout 1",
         "images": IMAGES,
-        "extra": {"labels_before": 0},
+        "labels_before": 0,
     }
     return EpisodeRecord(
         world="toy", task="Fetch", arm="capex", start=start, seed=0, model="script:x", success=success, requests=3, cost_usd=0.25,
-        instruction="fetch it", horizon=600, turns=turns, **(known | facts),
+        instruction="fetch it", horizon=600, turns=turns, decisions=len(turns), **(known | facts),
     )  # fmt: skip
 
 

@@ -34,11 +34,12 @@ from capex.campaign.engines import Message
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.settings import resolve
 from capex.errors import BudgetExceeded, CapexError
+from capex.method.context import EpisodeContext
 from capex.method.demonstrator import run_episode
 from capex.method.episode import Episode
-from capex.method.hooks import Hooks
 from capex.method.memory import Memory
 from capex.method.presets import preset
+from capex.method.record import EndReason
 from capex.models import Request, Sampling, Text, Tool, Usage, UserMessage, Wrapped
 from capex.models.http import Dialect, HttpModel
 from capex.models.openai_responses import answer_of, body_of, usage_of
@@ -207,29 +208,28 @@ class Asker:
     name: str = NAME
     stand_in: bool = False
 
-    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
-        model, end, answered = hooks.wrap_model(self.model), "decisions", 0
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
+        model, end, answered = context.wrap_model(self.model), EndReason.DECISIONS, 0
         for number in range(self.requests):
             said = UserMessage((Text(f"start {start.index}, request {number}"),))
             request = Request("system", (said,), TOOLS, Sampling(max_output_tokens=200))
             try:
-                model.complete(request, hooks.observer)
+                model.complete(request, context.observer)
             except BudgetExceeded as spent:
                 if spent.scope == "campaign" or spent.by_losses:
                     raise
-                end = "cost"
+                end = EndReason.COST
                 break
             answered += 1
-        totals = hooks.ledger.as_json()
-        kept = {k: v for k, v in totals.items() if k not in ("cost_usd", "requests")}
+        totals = context.ledger.recorded()
         record = replace(
             self.blank.record,
             start=start.index,
             seed=start.seed,
             end=end,
             requests=answered,
-            cost_usd=totals["cost_usd"],
-            extra={"ledger": kept},
+            cost_usd=totals.cost_usd,
+            ledger=totals,
         )
         return replace(self.blank, record=record)
 

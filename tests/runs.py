@@ -16,7 +16,15 @@ import numpy as np
 
 from capex.method.calibrator import Calibrator
 from capex.method.presets import preset
-from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
+from capex.method.record import (
+    EndReason,
+    EpisodeRecord,
+    LocatedPoint,
+    TipPose,
+    Turn,
+    WaypointRecord,
+)
+from capex.models import LedgerTotals, Usage
 from capex.plan import ArmTarget, Waypoint
 from capex.report.data import load
 from capex.report.sections import SectionInput, results
@@ -59,7 +67,7 @@ def waypoint(
         calibrated=calibrated,
         features=None if features is None else tuple(features),
         clamped_m={"arm": position_m},
-        tips={"arm": {"position_m": list(position_m), "quaternion_xyzw": [1.0, 0.0, 0.0, 0.0]}},
+        tips={"arm": TipPose(position_m, (1.0, 0.0, 0.0, 0.0))},
     )
 
 
@@ -85,25 +93,19 @@ def record(
     used = dict(
         tokens or {"fresh": 1000, "cached": 500, "cache_write": 100, "output": 300, "reasoning": 80}
     )
-    ledger = {
-        "attempts": requests + 1,
-        "missing_usage": 0,
-        "unknown_billing": 0,
-        "tokens": used,
-        "known_cost_usd": cost_usd,
-    }
-    extra = {
-        "labels_before": labels,
-        "weights": None if weights is None else list(weights),
-        "ledger": ledger,
-        "position": start if position is None else position,
-    }
+    ledger = LedgerTotals(
+        requests=requests,
+        attempts=requests + 1,
+        tokens=Usage(**used),
+        cost_usd=cost_usd,
+        known_cost_usd=cost_usd,
+    )
     fields: dict[str, Any] = {
         "world": "kitchen",
         "seed": 0,
         "instruction": "Close the fridge door.",
         "horizon": 900,
-        "end": "success" if success else "horizon",
+        "end": EndReason.SUCCESS if success else EndReason.HORIZON,
         **more,
     }
     return EpisodeRecord(
@@ -117,7 +119,11 @@ def record(
         cost_usd=cost_usd,
         turns=tuple(turns),
         stand_in=stand_in,
-        extra=extra,
+        decisions=len(turns),
+        labels_before=labels,
+        weights=None if weights is None else tuple(weights),
+        ledger=ledger,
+        position=start if position is None else position,
         **fields,
     )
 

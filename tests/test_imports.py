@@ -86,6 +86,7 @@ STILL = {
 }
 PACKAGES = CORE.keys() | EXTENSIONS.keys()
 GROUND = {
+    "codec": (),
     "errors": (),
     "loopback": ("errors", "untrusted"),
     "npz": ("errors",),
@@ -100,21 +101,19 @@ GROUND = {
 METHOD = {  # part of `method` -> the other parts that it may import
     "commit": (),
     "motion": (),
-    "told": ("motion",),
-    "executor": ("motion", "told"),
+    "executor": ("motion",),
     "presets": (),
     "perception": (),
     "recorder": ("executor",),
-    "codec": (),
-    "record": ("executor", "codec"),
+    "record": ("executor", "motion"),
     "features": ("motion",),
     "calibrator": ("motion", "features"),
     "tools": ("presets",),
     "arguments": (),
     "reading": ("arguments", "tools"),
-    "observation": ("executor", "told"),
+    "observation": ("executor", "motion"),
     "prefix": ("record",),
-    "restoring": ("executor", "record", "told"),
+    "restoring": ("executor", "motion", "record"),
 }
 
 

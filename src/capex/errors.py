@@ -147,3 +147,7 @@ def closest_first(given: str, valid: Iterable[str]) -> list[str]:
 def dollars(value: Decimal) -> str:
     """Cents, or hundredths of them where there are some."""
     return f"${value:.4f}" if value % Decimal("0.01") else f"${value:.2f}"
+
+
+class OperatorLeft(BaseException):
+    """The operator ends the campaign. Not an error: nothing that handles errors may swallow it."""

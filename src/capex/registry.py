@@ -10,6 +10,23 @@ from typing import Any
 # Robots described by a file: (world name) -> the world.
 RIG_WORLD = "capex.rigs:rig_world"
 
+# Rules and files of campaigns on rigs, as a module; the people beside them.
+RIG_FILES = "capex.rigs.campaign_files"
+HAS_ROOM = "capex.rigs.campaign_rules:has_room"  # (world) -> whether its room is simulated
+CAMPAIGN_PEOPLE = "capex.rigs.campaign_rules:people_of"  # (settings, specs, ..) -> People
+
+# Labels of earlier runs as a prior: (Settings) -> Settings.
+WITH_PRIORS = "capex.analysis.priors:with_priors"
+
+# People's requests to an attempt, loaded with the first one: (Attempt) -> CampaignExtension.
+ATTEMPT_REQUESTS = "capex.operators.requests:OperatorRequests"
+
+# Repeats the requests of a recorded attempt: (EpisodeRecord) -> ExtensionFactory.
+REPEAT_REQUESTS = "capex.operators.requests:RepeatRequests"
+
+# Extensions of every attempt by a robot, in order: (Attempt) -> CampaignExtension.
+ROBOT_EXTENSIONS = ("capex.rigs.attempt:RobotAttempt", "capex.operators.screens:Screens")
+
 # Sections of a report in order: (SectionInput) -> list[Section].
 REPORT_SECTIONS = (
     "capex.report.sections.summary:summary",
@@ -28,6 +45,7 @@ REPORT_SECTIONS = (
 
 
 def load(name: str) -> Any:
-    """What "module:attribute" names."""
+    """The object that "module:attribute" names, or the module without an attribute."""
     module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found

@@ -19,7 +19,7 @@ from capex.cli import parse
 from capex.errors import CapexError
 from capex.method.executor import Executor
 from capex.method.record import record_waypoints
-from capex.method.restoring import begin_again, told_at_plans
+from capex.method.restoring import begin_again, executor_state_at_plans
 from capex.report.data import load
 from capex.report.sources import group
 from capex.run.files import read_json, write_json
@@ -61,13 +61,13 @@ def test_only_the_committed_part_comes_again_to_the_bit(grasp):
     assert any(t.committed < len(t.waypoints) for t in planned)
     env = worlds.make(f"{record.world}:{record.task}")
     begin_again(env, Start(record.task, record.start, record.seed), header)
-    told = told_at_plans(env, planned, states, header)
-    unaware = 0  # plans at which the fingers' opening alone does not say what they were told
-    assert any(t.last for t in told)  # a gripper command before a later plan
-    for turn, before, state, begin in zip(planned, told, states[1:], begins, strict=True):
+    commands = executor_state_at_plans(env, planned, states, header)
+    unaware = 0  # plans at which the fingers' opening alone does not tell their last commands
+    assert any(c.last for c in commands)  # a gripper command before a later plan
+    for turn, before, state, begin in zip(planned, commands, states[1:], begins, strict=True):
         env.load_state(State(header, state))
-        unaware += Executor(env).told.grip != before.grip
-        executor = Executor(env, told=deepcopy(before), steps_left=record.horizon - turn.step)
+        unaware += Executor(env).commands.grip != before.grip
+        executor = Executor(env, commands=deepcopy(before), steps_left=record.horizon - turn.step)
         rows = [row.waypoint for row in turn.waypoints]
         outcomes = executor.execute(rows[: turn.committed], rows[turn.committed :])
         again = record_waypoints(rows, outcomes)

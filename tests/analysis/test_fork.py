@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import capex
+from capex.analysis.fork_origin import fork_of
 from capex.analysis.fork_outcomes import Parting, fork_rows
 from capex.analysis.fork_section import forks_section
 from capex.campaign.replay import replay
@@ -51,11 +52,10 @@ def test_a_fork_that_changes_nothing_repeats_its_origin(shm, origin):
     for k, forked in enumerate(fork(origin, states, shm / "forks").episodes):
         assert forked.record.turns == episode.record.turns
         assert same_steps(forked, episode)
-        ours, theirs = forked.record.extra, episode.record.extra
-        assert ours["labels_before"] == theirs["labels_before"] > 0
+        assert forked.record.labels_before == episode.record.labels_before > 0
         assert forked.record.images == episode.record.images
         own = sum(t.calls for t in episode.record.turns[k:])
-        assert (forked.record.requests, forked.fork.decision) == (own, k + 1)
+        assert (forked.record.requests, fork_of(forked.record).decision) == (own, k + 1)
         first = next(forked.exchanges())["request"]
         asked = [line["request"] for line in episode.exchanges() if line["number"] == 1]
         assert first["messages"] == asked[episode.record.requests - own]["messages"]
@@ -116,12 +116,12 @@ def test_forks_learn_from_each_other_only_when_asked_to(shm, origin):
     state, options = f"{CHAIN}/3@2", {"times": 3, "tau": 0.9}
     apart = fork(origin, state, shm / "apart", **options).episodes
     together = fork(origin, state, shm / "together", remember=True, **options).episodes
-    seen = [e.record.extra["labels_before"] for e in apart]
+    seen = [e.record.labels_before for e in apart]
     assert len(set(seen)) == 1
     own = [w.label for t in together[0].record.turns[1:] for w in t.waypoints]
     learned = sum(label is not None for label in own)
-    assert together[0].record.extra["labels_before"] == seen[0]
-    assert together[1].record.extra["labels_before"] == seen[0] + learned > seen[0]
+    assert together[0].record.labels_before == seen[0]
+    assert together[1].record.labels_before == seen[0] + learned > seen[0]
     with pytest.raises(CapexError, match="share no memory"):
         fork(origin, [state, f"{CHAIN}/2@2"], shm / "two", remember=True)
 
@@ -134,7 +134,7 @@ def test_another_method_goes_on_from_the_same_state(shm, origin):
         assert forked.record.turns[0] == episode.record.turns[0]
         assert forked.record.steps <= episode.record.horizon
     assert all(len(t.waypoints) <= 1 for t in base.record.turns[1:])
-    assert fresh.record.extra["labels_before"] == 0
+    assert fresh.record.labels_before == 0
     data = load([shm / "forks", origin])
     sources, _ = group(data)
     assert [s.forked for s in sources] == [", forks" in s.label for s in sources]

@@ -23,14 +23,14 @@ def test_a_campaign_begins_with_labels_of_other_tasks(shm):
     for name, rows in others.items():
         first, second = found.chain("lab.world", name, "capex-transfer").episodes
         prior = transferred(rows)
-        assert first.record.extra["weights"] == prior.mean.tolist()
-        assert first.record.extra["labels_before"] == 0
+        assert first.record.weights == tuple(prior.mean)
+        assert first.record.labels_before == 0
         seen = [w for t in first.record.turns for w in t.waypoints if w.label is not None]
         fitted = Calibrator.fit([w.features for w in seen], [w.label for w in seen], prior)
-        assert second.record.extra["weights"] == list(fitted.weights)
+        assert second.record.weights == tuple(fitted.weights)
         plain = found.chain("lab.world", name, "capex").episodes[0].record
-        assert plain.extra["weights"] is None
-        assert "prior_mean" not in plain.extra
+        assert plain.weights is None
+        assert plain.prior_mean is None
     assert not [r.difference for r in replay(found.path) if r.difference]
     more, _ = collect(shm / "run", "lab.world:low,task13,high", **options)  # another task is none
     assert len(more.episodes) == 12

@@ -157,11 +157,7 @@ def test_a_branch_begins_with_the_runs_episodes_and_is_found_again(shm, undistur
     assert contents(out) == before
     assert {k: v for k, v in contents(branched.path).items() if k in before} == before
     third = branched.chain("lab.world", "high", "capex").episodes[2]
-    assert (
-        third.record.extra["labels_before"]
-        == read_json(third.path / "record.json")["labels_before"]
-        > 0
-    )
+    assert third.record.labels_before == read_json(third.path / "record.json")["labels_before"] > 0
     again, _ = collect(out, starts="0:4", tau=0.9, branch=True)
     assert again.path == branched.path
     assert len(again.episodes) == 16
@@ -192,6 +188,6 @@ def test_killed_at_random_moments_it_ends_with_the_same_records_and_pays_nothing
     collect(out, model=model, parallel=2, slots=slots)
     assert contents(out) == contents(reference)
     account = Spend(out / "spend.jsonl").account()
-    recorded = sum(e.record.extra["ledger"]["attempts"] for e in capex.load_run(out).episodes)
+    recorded = sum(e.record.ledger.attempts for e in capex.load_run(out).episodes)
     assert recorded <= account.attempts <= recorded + kills * slots
     assert account.unsettled <= kills * slots

@@ -37,7 +37,7 @@ def test_a_worker_that_dies_is_replaced_and_its_attempts_continue(shm):
     }
     assert contents(shm / "run") == named
     account = Spend(shm / "run/spend.jsonl").account()
-    recorded = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
+    recorded = sum(e.record.ledger.attempts for e in run.episodes)
     assert 0 < account.attempts - recorded == account.unsettled
 
 
@@ -127,7 +127,7 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_records(shm):
         assert contents(shm / "run") == contents(shm / "calm")
         assert any("of the cluster was lost" in reason for reason in lost)
         account = Spend(shm / "run/spend.jsonl").account()
-        recorded = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
+        recorded = sum(e.record.ledger.attempts for e in run.episodes)
         assert recorded <= account.attempts <= recorded + 4
         assert json.loads((shm / "run/pace.json").read_text())
         assert not list((shm / "run").rglob(".writing-*"))

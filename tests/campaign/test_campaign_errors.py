@@ -252,7 +252,7 @@ def test_an_episodes_minutes_end_a_request_in_flight(shm, fault):
         len(episode.record.turns),
     ) == ("time", False, 1, 1)
     assert episode.record.cost_usd is None  # the request in flight may be billed
-    assert episode.record.extra["ledger"]["unknown_billing"] == 1
+    assert episode.record.ledger.unknown_billing == 1
     account = Spend(shm / "run" / "spend.jsonl").account()
     assert (account.attempts, account.unknown, account.unsettled) == (2, 1, 0)
     assert account.held_usd > 0
@@ -319,7 +319,7 @@ def test_faults_in_a_tenth_of_the_requests_and_the_ledger_equals_the_servers_cou
         assert list(vars(account.tokens).values()) == tokens
         assert account.unknown == server.unreported > 0
         assert account.unsettled == 0
-    tried = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
+    tried = sum(e.record.ledger.attempts for e in run.episodes)
     invalid = [a.record["ledger"]["attempts"] for a in run.invalid if not a.record["continues"]]
     assert tried + sum(invalid) <= server.requests
 
@@ -359,19 +359,21 @@ def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(
             if checked == "here"
             else "maximum context length is 12000 tokens"
         )
-        assert first.spent.startswith(
+        assert first.skipped_reason.startswith(
             "spent without motion: after round 1 the decision no longer fitted the model's context (the request "
         )
-        assert reason in first.spent
+        assert reason in first.skipped_reason
         assert (first.calls, len(first.located), first.waypoints) == (1, 1, ())
-        assert [(turn.spent, turn.calls) for turn in others] == [("", 1)] * 2  # the episode went on
-        assert f"Act 1: {first.spent}" in json.dumps(
+        assert [(turn.skipped_reason, turn.calls) for turn in others] == [
+            ("", 1)
+        ] * 2  # the episode went on
+        assert f"Act 1: {first.skipped_reason}" in json.dumps(
             list(episode.exchanges())[-1]["request"]
         )  # and the model was told
         assert run.invalid == ()
         # Four attempts: three were answered and paid for; the one that was refused, or not even sent, cost nothing.
-        ledger = episode.record.extra["ledger"]
-        assert (episode.record.requests, ledger["attempts"], ledger["unknown_billing"]) == (3, 4, 0)
+        ledger = episode.record.ledger
+        assert (episode.record.requests, ledger.attempts, ledger.unknown_billing) == (3, 4, 0)
         account = Spend(shm / "run" / "spend.jsonl").account()
         assert (account.attempts, account.held_usd, float(account.settled_usd)) == (
             4,
@@ -460,7 +462,7 @@ def test_the_campaigns_budget_holds_with_any_price_workers_and_crashes(shm, seed
     before = spent.account().attempts
     run_, _ = collect(run, **free, **engine, campaign_usd=1000)
     assert contents(run) == contents(shm / "whole")
-    recorded = sum(e.record.extra["ledger"]["attempts"] for e in run_.episodes)
+    recorded = sum(e.record.ledger.attempts for e in run_.episodes)
     account = spent.account()
     assert before < account.attempts
     assert (
@@ -533,7 +535,7 @@ def test_ctrl_c_once_finishes_what_runs_and_twice_stops_at_once(shm, engine):
     run, _ = collect(out, model=slow["model"])
     assert len(run.episodes) == 16
     account = Spend(out / "spend.jsonl").account()
-    recorded = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
+    recorded = sum(e.record.ledger.attempts for e in run.episodes)
     assert recorded <= account.attempts <= recorded + 4
     assert paid.attempts < account.attempts
 

@@ -122,7 +122,7 @@ def test_later_goes_on_with_memory_as_it_was_and_says_so(shm):
     assert "a person judges these attempts later" in events[0].warning
     assert [e.success for e in run.episodes] == [None] * 4
     assert run.episodes[3].verdicts_seen == {"0": None, "1": None, "2": None}
-    assert run.episodes[3].record.extra["labels_before"] > 0
+    assert run.episodes[3].record.labels_before > 0
     append_verdict(run.episodes[0].path, Verdict("success", "Ada", now()))
     before = contents(run.path)
     run, _, _ = judged(run.path, "", judge="later", starts="0:5")

@@ -23,6 +23,7 @@ from capex.run import load_chain
 from capex.run.spend import Spend
 from capex.run.steps import read_steps
 from capex.run.store import Chain
+from capex.run.writing import InvalidNote, Timing
 from lab.campaigns import cli, collect, contents, price_file
 
 NAMES, STARTS = "lab.world:high", 9
@@ -167,9 +168,7 @@ def test_collect_names_what_is_damaged_keeps_its_place_and_goes_on(damaged):
     seen = sum(
         w.label is not None for e in run.episodes[:2] for t in e.record.turns for w in t.waypoints
     )
-    assert (
-        run.episodes[2].record.extra["labels_before"] == seen
-    )  # memory leaves the damaged ones out
+    assert run.episodes[2].record.labels_before == seen  # memory leaves the damaged ones out
 
 
 def test_repaired_episodes_run_again_at_their_places_and_are_not_paid_for_twice(
@@ -202,14 +201,12 @@ def test_names_of_what_is_moved_aside_never_collide(run):
         assert moved.to == chain.path / "damaged" / f"0003-{number}"
         collect(run, **ONE)
     for _ in range(2):
-        chain.begin(20).commit_invalid(
-            {"start": {"index": 20, "seed": 0}, "error": "the server failed"}, {}, {}
-        )
+        note = InvalidNote(start=20, error="the server failed")
+        chain.begin(20).commit_invalid(note, Timing(), {})
     (chain.path / "invalid" / "0020-1" / "record.json").write_text("[]")
     assert [m.to.name for m in repair(run).moved] == ["invalid-0020-1-1"]
-    place = chain.begin(20).commit_invalid(
-        {"start": {"index": 20, "seed": 0}, "error": "again"}, {}, {}
-    )
+    note = InvalidNote(start=20, error="again")
+    place = chain.begin(20).commit_invalid(note, Timing(), {})
     assert place.name == "0020-3"  # not the name of one that is still there
     chain.unfinished(21).parent.mkdir(exist_ok=True)
     chain.unfinished(21).write_text("\x00\n")
@@ -225,21 +222,15 @@ def test_names_of_what_is_moved_aside_never_collide(run):
         ("record.json", {"ledger": {"known_cost_usd": -1}}),
         ("record.json", {"ledger": {"held_usd": "much"}}),
         ("record.json", {"ledger": "none"}),
-        ("record.json", {"start": 5}),
+        ("record.json", {"start": {"index": 5}}),
         ("timing.json", {"answered_s": "long"}),
         ("timing.json", {"episode_s": None}),
     ],
 )
 def test_a_damaged_invalid_attempt_is_left_out_too(run, name, fields):
-    note = {
-        "start": {"index": 20, "seed": 0},
-        "error": "the server failed",
-        "counts": True,
-        "continues": True,
-    }
-    _change(name, **fields)(
-        _chain(run).begin(20).commit_invalid(note, {"episode_s": 2.0, "answered_s": 1.0}, {})
-    )
+    note = InvalidNote(start=20, error="the server failed", counts=True, continues=True)
+    timing = Timing(episode_s=2.0, answered_s=1.0)
+    _change(name, **fields)(_chain(run).begin(20).commit_invalid(note, timing, {}))
     (damage,) = read_status(run).run.damaged
     assert damage.reason.startswith(f"{name} is damaged: ")
     data = load([run])
@@ -248,19 +239,10 @@ def test_a_damaged_invalid_attempt_is_left_out_too(run, name, fields):
 
 
 def test_an_invalid_attempt_with_words_of_another_version_is_read(run):
-    note = {
-        "start": {"index": 20, "seed": 0},
-        "error": "the server failed",
-        "counts": True,
-        "continues": False,
-    }
-    ledger = {
-        "tokens": {"fresh": 5, "heard": 7},
-        "held_usd": None,
-        "known_cost_usd": 0.5,
-        "colour": "red",
-    }
-    _chain(run).begin(20).commit_invalid({**note, "ledger": ledger}, {"episode_s": 2.0}, {})
+    note = InvalidNote(start=20, error="the server failed", counts=True)
+    path = _chain(run).begin(20).commit_invalid(note, Timing(episode_s=2.0), {})
+    tokens = {"fresh": 5, "cached": 0, "cache_write": 0, "output": 0, "heard": 7}
+    _change("record.json", ledger={"tokens": tokens, "known_cost_usd": 0.5, "colour": "red"})(path)
     (row,) = load([run]).invalid
     assert (row.tokens.fresh, row.usd, row.seconds) == (5, (0.5, 0.5), 2.0)
 

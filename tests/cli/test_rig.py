@@ -12,7 +12,7 @@ from capex.cli import rig
 from capex.cli.rig import RigCalibrate, calibrate
 from capex.errors import CapexError
 from capex.pose import angle_between
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import PACKAGED
 from capex.worlds.pinhole import CameraModel
 
@@ -69,7 +69,7 @@ def test_wrong_requests_are_refused_before_anything_moves(env, tmp_path):
 
 def test_ctrl_c_between_two_motions_stops_the_arms_so_that_they_are_not_parked(monkeypatch):
     stopped = []
-    monkeypatch.setattr(RigEnv, "stop", lambda env: stopped.append(env.spec.name))
+    monkeypatch.setattr(RigFileEnv, "stop", lambda env: stopped.append(env.spec.name))
 
     def interrupted(*_):
         raise KeyboardInterrupt

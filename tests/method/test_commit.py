@@ -6,8 +6,7 @@ from itertools import product
 
 import pytest
 
-from capex.method.commit import committed, planned_again
-from capex.plan import ArmTarget, Waypoint
+from capex.method.commit import committed
 
 GRID = (0.0, 0.49, 0.5, 0.51, 1.0, None)
 
@@ -45,15 +44,3 @@ def test_the_first_always_runs_and_nothing_defers_without_a_probability():
     assert committed([0.0, 0.0], 0.5) == 1
     assert committed([None] * 24, 0.5) == 24
     assert committed([], 0.5) == 0
-
-
-def test_what_is_planned_again_after_a_deferral_runs():
-    def way(x, gripper="keep"):
-        return Waypoint({"arm": ArmTarget((x, 0.0, 0.5), gripper=gripper)}, confidence=0.9)
-
-    deferred = [way(0.50, "close"), way(0.60)]
-    plan = [way(0.40), way(0.52, "close"), way(0.66), way(0.50)]
-    assert planned_again(plan, deferred) == {1}  # another place, and another word, are others
-    assert planned_again(plan, []) == set()
-    assert committed([0.9, 0.2, 0.2, 0.9], 0.5) == 1
-    assert committed([0.9, 0.2, 0.2, 0.9], 0.5, {1}) == 2

@@ -22,8 +22,8 @@ from capex.campaign.api import collect
 from capex.campaign.chain import ChainPlan
 from capex.campaign.ledger import Budget, Ledger
 from capex.errors import CapexError
+from capex.method.context import EpisodeContext, Limits
 from capex.method.demonstrator import run_episode
-from capex.method.hooks import Hooks, Limits
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import preset
@@ -208,7 +208,7 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
     )
     assert choices == ["required"] * 5 + ["act"]
     (turn,) = episode.record.turns
-    assert turn.spent.startswith(
+    assert turn.skipped_reason.startswith(
         "spent without motion: no valid act in 6 rounds (done is not offered"
     )
     assert episode.record.end == "decisions"
@@ -230,9 +230,9 @@ def test_a_model_that_calls_nothing_fails_after_three_decisions_with_its_own_wor
         18,
         3,
     )
-    assert silent.extra["silent"]["reason"] == "3 decisions in a row without a valid tool call"
-    assert silent.extra["silent"]["said"] == rant.strip()[:500]  # the record keeps what was said
-    assert episode([[("dance", {"a": 1})]] * 18).extra["silent"]["said"] == 'dance({"a": 1})'
+    assert silent.silent.reason == "3 decisions in a row without a valid tool call"
+    assert silent.silent.last_words == rant.strip()[:500]  # the record keeps what was said
+    assert episode([[("dance", {"a": 1})]] * 18).silent.last_words == 'dance({"a": 1})'
     assert episode(["..."] * 42, silent_decisions=0).end == "decisions"
     assert episode(["..."] * 12, silent_decisions=2).end == "silent"
     looking = [("locate_pixel", {"camera": "back_left", "u": 3, "v": 3})]
@@ -240,14 +240,19 @@ def test_a_model_that_calls_nothing_fails_after_three_decisions_with_its_own_wor
         [*["..."] * 12, looking, *["..."] * 5, *["..."] * 24]
     )  # one valid call in the third decision
     assert (heard.end, len(heard.turns)) == ("silent", 6)
-    assert "silent" not in episode([*["..."] * 12, *([HOP_LEFT] * 5)]).extra
+    assert episode([*["..."] * 12, *([HOP_LEFT] * 5)]).silent is None
 
 
 def test_budgets_and_limits_end_an_episode(microwave):
     price = load_prices(None).find("gpt-6-astra")
     ledger = Ledger(price, (Budget(Decimal("0.01"), "episode"),))
     episode = run_episode(
-        microwave, Start(TASK, 0), Scripted([HOP] * 3), preset("capex"), Memory(), Hooks(ledger)
+        microwave,
+        Start(TASK, 0),
+        Scripted([HOP] * 3),
+        preset("capex"),
+        Memory(),
+        EpisodeContext(ledger),
     )
     assert episode.record.end == "cost"
     assert episode.record.requests == 0
@@ -258,7 +263,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
         Scripted([HOP] * 9),
         preset("capex"),
         Memory(),
-        Hooks(limits=Limits(wall_s=3), clock=lambda: float(next(ticks))),
+        EpisodeContext(limits=Limits(wall_s=3), clock=lambda: float(next(ticks))),
     )
     assert episode.record.end == "time"
     ledger = Ledger(price)
@@ -268,11 +273,11 @@ def test_budgets_and_limits_end_an_episode(microwave):
         Scripted([HOP] * 2),
         preset("capex", decisions=2),
         Memory(),
-        Hooks(ledger),
+        EpisodeContext(ledger),
     )
     assert episode.record.end == "decisions"
     assert episode.record.cost_usd > 0
-    assert episode.record.extra["ledger"]["attempts"] == 2
+    assert episode.record.ledger.attempts == 2
 
 
 def _collect(out, replies, starts, **options):

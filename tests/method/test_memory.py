@@ -118,7 +118,6 @@ def test_refused_attempts_leave_memory_as_it_was():
     memory = remembering(shelf())
     before = (memory.attempts, memory.labels, memory.skeleton.text())
     for record, images, sentence in (
-        (replace(tray(), error="PhysicsDiverged"), BY_HASH, "start 2 of toy:Fetch was invalidated"),
         (
             replace(tray(), task="Push"),
             BY_HASH,

@@ -210,7 +210,7 @@ def test_memory_is_cut_to_fit_a_prompt_with_the_papers_fields(stove, tmp_path):
     record = json.loads((GOLDEN / "microwave_record.json").read_text())
     memory = Memory()
     for start in range(3):
-        memory.add(from_json(record | {"start": {"index": start, "seed": 0}, "images": {}}), {})
+        memory.add(from_json(record | {"start": start, "images": {}}), {})
     for filler in (0, 12_000, 16_800, 17_400):
         printed.write_text(PRINTED + "word " * (filler // 5))
         context = build(memory, preset("capex"), stove.spec, 7, "", template=printed)
@@ -239,4 +239,4 @@ def test_the_text_form_for_models_without_functions(stove):
             {"arm": np.zeros(3)},
         )
         assert isinstance(read, Act)
-        assert read.mended == ()
+        assert read.repairs == ()

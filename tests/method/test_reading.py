@@ -64,7 +64,7 @@ def test_a_base_motion_stands_alone_and_is_capped_with_a_note():
     assert math.isclose(waypoint.base.forward_m, 0.6)
     assert math.isclose(waypoint.base.turn_rad, -math.pi / 2)
     assert waypoint.targets["arm"].gripper == "open"
-    assert read.mended == (
+    assert read.repairs == (
         "base translation of 100 cm shortened to 60 cm",
         "base turn of -120 degrees shortened to 90",
     )
@@ -90,7 +90,7 @@ def test_a_target_beside_a_base_motion_is_ignored_with_a_note(face, target):
         f"{name} was ignored beside a base motion"
         for name in ("target_cm", "delta_cm", "orientation")
     ]
-    assert list(read.mended) == ignored
+    assert list(read.repairs) == ignored
 
 
 def test_targets_of_both_arms_beside_a_base_motion_are_ignored_with_a_note():
@@ -103,7 +103,7 @@ def test_targets_of_both_arms_beside_a_base_motion_are_ignored_with_a_note():
     )
     (waypoint,) = waypoints(read)
     assert waypoint.targets == {"left": ArmTarget(gripper="open")}
-    assert read.mended == (
+    assert read.repairs == (
         "target_cm was ignored beside a base motion",
         "delta_cm was ignored beside a base motion",
     )
@@ -131,12 +131,12 @@ def test_nothing_about_an_arm_is_dropped_in_silence():
         confidence=0.9,
     )
     assert set(waypoints(read)[0].targets) == {"left", "right"}
-    assert {"left was a JSON text", "right: ignored unknown fields grip"} <= set(read.mended)
+    assert {"left was a JSON text", "right: ignored unknown fields grip"} <= set(read.repairs)
     assert "right is 7; it must be an object" in str(
         act(TWO, left={"target_cm": [40, 20, 50]}, right=7, confidence=0.9)
     )
     beside = act(base_forward_cm=10, orientation="down", confidence=0.5)
-    assert beside.mended == (
+    assert beside.repairs == (
         "orientation was ignored beside a base motion",
         "confidence was ignored beside a base motion",
     )
@@ -260,10 +260,10 @@ def test_a_defect_becomes_a_sentence(arguments, sentence):
         ),
     ],
 )
-def test_a_harmless_slip_is_mended_and_noted(arguments, note):
+def test_a_harmless_slip_is_repaired_and_noted(arguments, note):
     read = act(**arguments)
     assert waypoints(read)[0].targets["arm"].position_m == (0.4, 0.0, 0.305)
-    assert note in read.mended
+    assert note in read.repairs
 
 
 def test_null_words_from_lossy_parsers_mean_missing():

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from capex.campaign.ledger import Ledger
+from capex.method.context import NO_CONTEXT, EpisodeContext
 from capex.method.demonstrator import run_episode
 from capex.method.dialogue import LAST_ROUND, NO_CALL, ONLY_ACT
-from capex.method.hooks import NO_HOOKS, Hooks
 from capex.method.memory import Memory
 from capex.method.presets import preset
 from capex.models import (
@@ -137,9 +137,9 @@ def test_the_probe_asks_without_force_too():
         assert server.refused == []
 
 
-def _episode(model, hooks=NO_HOOKS):
+def _episode(model, context=NO_CONTEXT):
     method = preset("capex", decisions=1, image_size=64)
-    return run_episode(ToyEnv(), Start("reach", 0), model, method, Memory(), hooks)
+    return run_episode(ToyEnv(), Start("reach", 0), model, method, Memory(), context)
 
 
 def test_a_decision_of_a_model_that_cannot_be_forced(tmp_path):
@@ -149,7 +149,7 @@ def test_a_decision_of_a_model_that_cannot_be_forced(tmp_path):
     with WireServer([words, *looks, words, Turn(calls=[HOP])]) as server:
         model, ledger = _named("claude-opus-5-5", server), Ledger(price=None)
         log = ExchangeLog(tmp_path, model)
-        episode = _episode(model, Hooks(ledger=ledger, log=log))
+        episode = _episode(model, EpisodeContext(ledger=ledger, log=log))
         assert server.refused == []
         bodies = server.bodies
         assert ledger.totals.requests == ledger.totals.attempts == len(server.reported) == 6
@@ -171,7 +171,7 @@ def test_a_last_round_without_act_spends_the_decision():
     with WireServer([Turn(calls=[LOOK])] * 6) as server:
         episode = _episode(_named("claude-opus-5-5", server))
         last = server.bodies[-1]["messages"][-1]["content"]
-    assert ONLY_ACT in episode.record.turns[0].spent
+    assert ONLY_ACT in episode.record.turns[0].skipped_reason
     # In the result itself: text behind results makes these models end their turn.
     assert [block["type"] for block in last] == ["tool_result"]
     assert last[0]["content"].endswith(LAST_ROUND)

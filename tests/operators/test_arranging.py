@@ -257,7 +257,7 @@ def test_a_killed_attempt_is_kept_as_invalid_with_what_it_had(shm):
     (invalid,) = run.invalid
     assert invalid.error == "killed"
     assert invalid.record["ledger"]["requests"] >= 1
-    assert invalid.timing["episode_s"] > 0
+    assert invalid.timing.episode_s > 0
     assert (invalid.path / FRAMES / "marks").is_file()
     assert (invalid.path / "arrangement" / "match.json").is_file()
     assert operator.arranged[0][1] is not None

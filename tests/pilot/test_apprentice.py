@@ -11,8 +11,8 @@ import pytest
 
 from capex import models, worlds
 from capex.errors import CapexError
+from capex.method.context import EpisodeContext
 from capex.method.demonstrator import run_episode
-from capex.method.hooks import Hooks
 from capex.method.memory import Memory
 from capex.method.presets import preset
 from capex.models import AssistantMessage, Reply, Request, Text, ToolResult, UserMessage
@@ -60,7 +60,9 @@ def first_decision(seed):
     env = worlds.make("kitchen:TurnOnMicrowave")
     try:
         start = Start("TurnOnMicrowave", 1)
-        done = run_episode(env, start, tape, preset("capex", decisions=1), Memory(), Hooks())
+        done = run_episode(
+            env, start, tape, preset("capex", decisions=1), Memory(), EpisodeContext()
+        )
     finally:
         env.close()
     return tape, done.record

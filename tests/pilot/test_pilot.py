@@ -19,8 +19,8 @@ import capex.pilot
 from capex import models, worlds
 from capex.campaign.ledger import Ledger
 from capex.errors import CapexError
+from capex.method.context import Committed, EpisodeContext, Replied
 from capex.method.demonstrator import run_episode
-from capex.method.hooks import Committed, Hooks, Replied
 from capex.method.memory import Memory
 from capex.method.observation import encode_png
 from capex.method.presets import preset
@@ -90,7 +90,7 @@ def episode(task, model, *, start=0, arm_name="capex", memory=None, **overrides)
             model,
             preset(arm_name, **overrides),
             memory or Memory(),
-            Hooks(subscribers=[keep]),
+            EpisodeContext(subscribers=[keep]),
         )
         return done, plans
     finally:
@@ -503,8 +503,8 @@ def test_pictures_are_decoded_as_any_client_sends_them(tmp_path):
 def test_replies_reach_subscribers():
     env = worlds.make("kitchen:TurnOnMicrowave")
     seen = []
-    hooks = Hooks(subscribers=[seen.append])
-    run_episode(env, Start("TurnOnMicrowave", 1), Pilot(), preset("capex"), Memory(), hooks)
+    context = EpisodeContext(subscribers=[seen.append])
+    run_episode(env, Start("TurnOnMicrowave", 1), Pilot(), preset("capex"), Memory(), context)
     env.close()
     assert any(isinstance(event, Replied) for event in seen)
 

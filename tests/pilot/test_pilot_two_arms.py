@@ -18,7 +18,7 @@ from capex.models.pictures import encode_png
 from capex.pilot import Pilot
 from capex.pilot.page import read_brief, read_page
 from capex.pose import DOWN, Pose
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import find_rig, read_rig
 from capex.rigs.twins.scenes import yam
 from capex.worlds import ArmState
@@ -36,7 +36,7 @@ class Table:
         self.task, self.model = task, yam.build(task)
         self.data, self.renderer = mujoco.MjData(self.model), Renderer(self.model)
         yam.arrange(self.model, self.data, task, start)
-        self.spec = RigEnv("rig:yam-twin", RIG, task).spec
+        self.spec = RigFileEnv("rig:yam-twin", RIG, task).spec
 
     def put(self, thing: str, position_m) -> None:
         self.data.joint(thing).qpos[:3] = position_m

@@ -19,12 +19,14 @@ from capex.analysis.forecast import forecast
 from capex.campaign.status import read_status
 from capex.errors import CapexError
 from capex.method.record import Turn
+from capex.models import LedgerTotals
 from capex.report import calibration
 from capex.report.cards import choose_twins, sample
 from capex.report.data import load
 from capex.report.show import brief, duration, number, p_value, percent, significant
 from capex.report.tables import Column, Row, Table, group_row, latex
 from capex.run.files import write_json
+from capex.run.writing import InvalidNote, Timing
 
 pytestmark = pytest.mark.filterwarnings(
     "error::UserWarning"
@@ -373,11 +375,11 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
 
 def test_a_run_of_invalid_attempts_alone_says_what_went_wrong(tmp_path):
     run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], [0])
-    ledger = {"requests": 0, "attempts": 3, "cost_usd": 0.0, "tokens": None}
-    note = {"start": {"index": 0, "seed": 0}, "error": "the server is down", "ledger": ledger}
+    ledger = LedgerTotals(attempts=3, cost_usd=0.0)
+    note = InvalidNote(start=0, error="the server is down", ledger=ledger)
     for _ in range(2):
         run.chain("kitchen", "CloseFridge", "capex").begin(0).commit_invalid(
-            note, {"episode_s": 1.0}, {}
+            note, Timing(episode_s=1.0), {}
         )
     text = report.write([run.path], tmp_path / "out").read_text()
     assert "holds no readable episode" in text

@@ -14,7 +14,7 @@ import runs
 from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
 from capex.method.record import Turn
-from capex.models import Usage
+from capex.models import LedgerTotals, Usage
 from capex.report import calibration, compare, costs, experience
 from capex.report.data import load
 from capex.report.sections.calibration import calibration_section
@@ -22,6 +22,7 @@ from capex.report.sections.summary import summary
 from capex.report.show import rate
 from capex.report.sources import differences, group, main_source
 from capex.run.spend import Spend
+from capex.run.writing import InvalidNote, Timing
 
 pytestmark = pytest.mark.filterwarnings(
     "error::UserWarning"
@@ -48,14 +49,10 @@ def test_denominators_are_scorable_starts_and_pairs_are_valid_in_both(tmp_path):
 def test_amounts_count_every_attempt_and_invalid_ones_too(tmp_path):
     run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], range(3))
     chain = runs.fill(run, "CloseFridge", "capex", "100", cost_usd=2.0, requests=5)
-    note = {
-        "task": "CloseFridge",
-        "start": {"index": 3, "seed": 0},
-        "model": "made-up",
-        "error": "the server failed",
-        "ledger": {"requests": 4, "attempts": 9, "cost_usd": 1.5, "tokens": None},
-    }
-    chain.begin(3).commit_invalid(note, {"episode_s": 30.0}, {})
+    ledger = LedgerTotals(requests=4, attempts=9, cost_usd=1.5)
+    facts = {"task": "CloseFridge", "start": 3, "model": "made-up", "ledger": ledger}
+    note = InvalidNote(**facts, error="the server failed")
+    chain.begin(3).commit_invalid(note, Timing(episode_s=30.0), {})
     (source,) = runs.sources_of(run.path)
     found = compare.totals(source)
     assert found.tally == compare.Tally(1, 3)

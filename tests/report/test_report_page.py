@@ -18,6 +18,7 @@ from browser import Browser
 from capex import report
 from capex.method.record import LocatedPoint, Turn
 from capex.report.strips import left_camera
+from capex.run.writing import InvalidNote, Timing
 from capex.worlds import Start
 
 TASKS, ARMS, STARTS = (
@@ -310,9 +311,8 @@ def planted(tmp_path_factory):
             weights=[0.1] * 8,
         )
         runs.commit(chain, made)
-    chain.begin(3).commit_invalid(
-        {"task": NAME, "model": EVIL, "start": {"index": 3}, "error": EVIL}, {}, {}
-    )
+    note = InvalidNote(task=NAME, model=EVIL, start=3, error=EVIL)
+    chain.begin(3).commit_invalid(note, Timing(), {})
     broken = runs.commit(chain, runs.record(NAME, NAME, 4, model=EVIL))
     (broken / "record.json").write_text("{" + EVIL)
     return report.write([path], tmp_path_factory.mktemp("planted-page"))

@@ -23,7 +23,7 @@ def episode(run, arm, start, *words, end="done", seen=None):
     timing = {}
     if seen is not None:
         words_seen = {start: v and v["verdict"] for start, v in seen.items()}
-        made = replace(made, extra={**made.extra, "verdicts_seen": words_seen})
+        made = replace(made, verdicts_seen=words_seen)
         timing["verdicts_seen_at"] = {start: v["at"] for start, v in seen.items() if v}
     chain = run.chain("lab.world", "Lift", arm)
     folder = commit(chain, made, seconds=60.0, **timing)

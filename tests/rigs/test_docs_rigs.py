@@ -16,7 +16,7 @@ from capex.cli.look import Tasks
 from capex.pose import angle_between
 from capex.rigs.cameras import build_camera
 from capex.rigs.drivers import CAMERA_DRIVERS, DRIVERS, load_driver
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import find_rig, read_rig
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -43,7 +43,7 @@ def test_a_rig_file_of_the_docs_is_used_as_it_stands(
         if camera.driver in CAMERA_DRIVERS and there:  # no wheel of it for some machines
             build_camera(camera)
     env = worlds.make(f"rig:{copied}:{next(iter(rig.tasks))}")
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     env.close()
 
 

@@ -19,7 +19,7 @@ from capex import worlds
 from capex.errors import CapexError, RigFault
 from capex.loopback import HOST
 from capex.rigs.drivers import DRIVERS, load_driver
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import read_rig
 from capex.rigs.rigfile import CameraEntry
 from capex.worlds import ArmCommand, Command, Start
@@ -117,7 +117,7 @@ def test_firmware_or_a_program_that_says_something_else():
 
 def test_a_second_client_is_refused_and_the_first_one_drives_on():
     env = worlds.make("franka-twin:PickCoke")
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     try:
         opened = env.open()
         before = opened.link.settle()
@@ -138,7 +138,7 @@ def test_a_camera_that_is_unplugged_in_mid_episode_is_a_fault_and_the_arm_holds(
     options = {"warm_up": 5, "unplug": str(tmp_path / "unplugged")}
     front = CameraEntry("front", "soft_realsense:soft_camera", options, "exterior", (64, 36))
     rig = dataclasses.replace(rig_of(tmp_path, clock="real"), cameras=(front,))
-    env = RigEnv(f"rig:{rig.path}", rig, "Touch")
+    env = RigFileEnv(f"rig:{rig.path}", rig, "Touch")
     try:
         env.reset(Start("Touch", 0))
         recording = env.record_frames(tmp_path / "frames")

@@ -7,10 +7,10 @@ import signal
 
 import numpy as np
 import pytest
+from capex.campaign.ending import recovered
 from pressing import press
 
 from capex import worlds
-from capex.campaign.ending import recovered
 from capex.errors import BadCommand, CapexError, RigFault, Unsupported
 from capex.method.executor import Executor
 from capex.method.record import record_episode
@@ -239,7 +239,7 @@ def test_a_persons_stop_is_in_the_record_and_a_person_lets_the_arms_go_on(env):
         steps=3,
         turns=(),
     )
-    assert record.extra["rig"]["stops"] == stops
+    assert record.extensions["rig"]["stops"] == stops
     env.recover()  # the fault has told whoever says so
     env.step(HOLD)
     begin(env)

@@ -182,7 +182,7 @@ def test_the_wire_is_portals_own_in_both_directions() -> None:
         theirs.bind(name, method)
     theirs.start(block=False)
     arm = YamArm({"model": "yam", "port": theirs.socket.sock.getsockname()[1]}, "left")
-    assert "no brakes" in arm.connect().when_we_die
+    assert "no brakes" in arm.connect().on_disconnect
     assert arm.read().joints_rad == (0.5,) * 6
     assert not told  # nothing is commanded before the first hold
     arm.hold()

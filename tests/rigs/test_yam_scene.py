@@ -18,7 +18,7 @@ from capex.operators.scripted import ScriptedOperator
 from capex.plan import PLAN_MAX
 from capex.pose import Pose
 from capex.rigs.drivers.yam.kinematics import MAX_OPENING_M
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import find_rig, read_rig
 from capex.rigs.twins.expert import plan
 from capex.rigs.twins.physics import Room
@@ -190,7 +190,7 @@ def test_a_bowl_may_not_touch_the_table_nor_skip_the_handover() -> None:
 
 def test_the_expert_hands_the_bowl_over_through_the_whole_stack() -> None:
     env = worlds.make("yam-twin:BowlHandover")
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     env.open()
     hand = env.room_hand()
     hand.arrange("BowlHandover", 3)
@@ -212,7 +212,7 @@ def test_the_expert_hands_the_bowl_over_through_the_whole_stack() -> None:
 
 def test_a_scripted_verdict_names_the_rule_that_was_broken(tmp_path: Path) -> None:
     env, operator, start = worlds.make("yam-twin:BreadAndCorn"), ScriptedOperator(), 0
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     env.open()
     operator.arrange(
         env, Start("BreadAndCorn", start), None, Standby(tmp_path, "any", lambda: None)

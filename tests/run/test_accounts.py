@@ -141,7 +141,7 @@ def test_an_episode_with_a_request_of_unknown_bill_says_what_it_may_have_cost(sh
     run, _ = collect(shm / "run", **ONE, model=Retried(""), prices=price_file(shm))
     record = run.episodes[0].record
     assert record.cost_usd is None
-    assert record.extra["ledger"]["held_usd"] > 0
+    assert record.ledger.held_usd > 0
     _, (source,) = _sources(shm / "run")
     assert not source.lost
     _agree(shm / "run")
@@ -172,7 +172,7 @@ def test_what_was_waited_for_before_a_cut_off_counts_as_time(shm):
     run, _ = collect(shm / "run", **{**ONE, "starts": "0:1"}, model=LabModel(""))
     (episode,) = run.episodes
     assert 300.0 <= episode.seconds < 400.0
-    assert episode.timing["model_s"] >= 300.0
+    assert episode.timing.model_s >= 300.0
     assert [row["latency_s"] for row in read_times(episode.path / "exchanges.jsonl")][:3] == [
         100.0
     ] * 3

@@ -13,6 +13,7 @@ import capex
 from capex.errors import CapexError
 from capex.method.record import EpisodeRecord
 from capex.run.store import open_run
+from capex.run.writing import InvalidNote, Timing
 
 STEPS = {"actions": np.zeros((2, 12))}
 
@@ -38,12 +39,11 @@ def _record(index: int, position: int, success: bool = False) -> dict:
 
 def test_a_run_is_loaded_in_the_order_in_which_it_ran(tmp_path):
     chain = open_run(tmp_path / "run", {"tau": 0.5}).chain("kitchen", "CloseFridge", "capex")
-    chain.commit(7, _record(7, 0, True), {"episode_s": 2.5}, STEPS)
-    chain.commit(2, _record(2, 1), {"episode_s": 1.5}, STEPS)
+    chain.commit(7, _record(7, 0, True), Timing(episode_s=2.5), STEPS)
+    chain.commit(2, _record(2, 1), Timing(episode_s=1.5), STEPS)
     for _ in range(11):
-        chain.begin(3).commit_invalid(
-            {"start": {"index": 3, "seed": 0}, "error": "the server failed"}, {}, STEPS
-        )
+        note = InvalidNote(start=3, error="the server failed")
+        chain.begin(3).commit_invalid(note, Timing(), STEPS)
     run = capex.load_run(tmp_path / "run")
     assert run.manifest["settings"] == {"tau": 0.5}
     assert [(e.index, e.position, e.seconds) for e in run.episodes] == [(7, 0, 2.5), (2, 1, 1.5)]
@@ -59,7 +59,7 @@ def test_a_run_is_loaded_in_the_order_in_which_it_ran(tmp_path):
 def test_damage_is_reported_and_the_rest_is_read(tmp_path):
     chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "capex")
     for index in range(4):
-        chain.commit(index, _record(index, index), {}, STEPS)
+        chain.commit(index, _record(index, index), Timing(), STEPS)
     (chain.episode(0) / "record.json").write_text("{")
     (chain.episode(1) / "record.json").write_text(json.dumps({"task": "CloseFridge"}))
     (chain.episode(2) / "timing.json").unlink()

@@ -17,6 +17,7 @@ from capex.errors import CapexError
 from capex.run.files import read_json, whole_folder
 from capex.run.steps import read_steps
 from capex.run.store import Chain, find_run, open_run
+from capex.run.writing import InvalidNote, Timing
 
 STEPS = {"actions": np.arange(24.0).reshape(2, 12)}
 
@@ -32,7 +33,7 @@ def test_an_episode_is_read_back_as_written(tmp_path):
     assert chain.finished() == [7]
     assert [c.path for c in find_run(tmp_path / "run").chains()] == [chain.path]
     with pytest.raises(CapexError, match="written once"):
-        chain.commit(7, {}, {}, STEPS)
+        chain.commit(7, Timing(), {}, STEPS)
 
 
 def test_a_record_that_cannot_be_written_leaves_no_episode(tmp_path):
@@ -58,7 +59,10 @@ def test_a_chain_has_one_owner_at_a_time(tmp_path):
 
 def test_invalid_attempts_are_kept_apart_and_counted(tmp_path):
     chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "expert")
-    names = [chain.begin(3).commit_invalid({"error": "x"}, {}, STEPS).name for _ in range(2)]
+    names = [
+        chain.begin(3).commit_invalid(InvalidNote(start=3, error="x"), Timing(), STEPS).name
+        for _ in range(2)
+    ]
     assert names == ["0003-1", "0003-2"]
     assert len(chain.invalid(3)) == 2
     assert chain.finished() == []

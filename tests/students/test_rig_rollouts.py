@@ -31,7 +31,7 @@ from capex.students.study_plan import load_study
 from capex.students.tables import chain_summary
 from capex.students.train import train_together
 from capex.worlds import Start
-from capex.worlds.robots import glimpse
+from capex.worlds.robots import latest_images
 
 FILES = Path(rigs.__file__).parent / "files"
 SIZE = (64, 36)
@@ -111,7 +111,7 @@ def test_a_study_on_a_rig_ends_with_judged_rollouts(study):
         assert steps["actions"].shape == (HORIZON, 7)
         assert steps["proprio"].shape == (HORIZON + 1, 8)
         assert (frames.states, set(frames.sizes.values())) == (HORIZON + 1, {SIZE})
-        assert episode.record.extra["rig"]["lateness"]["ticks"] == HORIZON
+        assert episode.record.extensions["rig"]["lateness"]["ticks"] == HORIZON
     assert [row[1] for row in chain_summary(run.path)] == ["0/1"] * 3
     data = load([run.path])
     table = students_table(cells(data), group(data)[0]).markdown()
@@ -125,10 +125,10 @@ def test_a_study_on_a_rig_ends_with_judged_rollouts(study):
 def test_who_acts_at_every_tick_does_not_wait_for_the_arm(study):
     env = worlds.make(study.tasks[0])
     env.reset(Start("LiftBlock", 0))
-    first = glimpse(env, ["front", "wrist"], SIZE)
+    first = latest_images(env, ["front", "wrist"], SIZE)
     env.apply(np.array([0.01, 0, 0, 0, 0, 0, -1.0]))
     at = env.open().clock.now_s()
-    moving = glimpse(env, ["front", "wrist"], SIZE)
+    moving = latest_images(env, ["front", "wrist"], SIZE)
     assert env.open().clock.now_s() == at
     assert not np.array_equal(first["wrist"], moving["wrist"])
     env.observe(["front"])

@@ -14,7 +14,7 @@ from capex import report, worlds
 from capex.dataset import film
 from capex.dataset.frames import open_take
 from capex.errors import CapexError
-from capex.method.hooks import NO_HOOKS
+from capex.method.context import NO_CONTEXT
 from capex.method.memory import Memory
 from capex.run import read_record
 from capex.run.files import read_json
@@ -112,7 +112,7 @@ def test_what_is_remembered_from_before_the_last_question_stays(tmp_path):
     assert len(list(evaluate(job))) == 3
     env = worlds.make(TASK)
     for index in job.starts:
-        alone = student(job).attempt(env, Start(env.spec.task, index), Memory(), NO_HOOKS)
+        alone = student(job).attempt(env, Start(env.spec.task, index), Memory(), NO_CONTEXT)
         beside = read_steps(tmp_path / "run" / EPISODES / str(index))
         assert np.array_equal(alone.steps["actions"], beside["actions"])
     env.close()
@@ -166,7 +166,7 @@ def test_a_student_is_a_demonstrator_like_any_other(policy, rolled, tmp_path):
     """One episode by itself leaves the record that an evaluation leaves."""
     job = Rollouts(policy, TASK, (1001,), tmp_path / "run", device="cpu", horizon=HORIZON)
     env = worlds.make(TASK)
-    episode = student(job).attempt(env, Start(env.spec.task, 1001), Memory(), NO_HOOKS)
+    episode = student(job).attempt(env, Start(env.spec.task, 1001), Memory(), NO_CONTEXT)
     env.close()
     evaluated = rolled / EPISODES / "1001"
     assert episode.record == read_record(evaluated)

@@ -227,7 +227,7 @@ def rolled(run, task, source, seed, solved, steps=20_000, heard=None, **student)
     for k in range(10):
         made_up = runs.record(task, arm, 1000 + k, success=k < solved, model="student:act")
         extra = {"student": known, **({HEARD: heard} if heard else {})}
-        runs.commit(run.chain("kitchen", task, arm), replace(made_up, extra=extra))
+        runs.commit(run.chain("kitchen", task, arm), replace(made_up, extensions=extra))
 
 
 def test_the_table_has_means_deviations_and_both_tests(tmp_path):

@@ -97,7 +97,7 @@ def test_a_person_turns_the_microwave_on_by_keyboard(browser, tmp_path, model_de
     (episode,) = run.episodes
     assert episode.chain == "kitchen--TurnOnMicrowave--human"
     assert episode.success
-    assert episode.record.extra["driven"] == {"by": "Ada", "device": "keyboard"}
+    assert episode.record.extensions["teleoperation"] == {"by": "Ada", "device": "keyboard"}
     assert len(episode.steps()["actions"]) == episode.record.steps > 10
     assert [r.certificate.certified for r in certify_run(run.path)] == [True]
     small = Pipeline((32, 24), ("wrist",))

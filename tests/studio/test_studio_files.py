@@ -93,8 +93,8 @@ def test_a_wish_to_drive_is_taken_once_and_one_that_was_left_is_forgotten(tmp_pa
     folder = tmp_path / requests.REQUESTS / requests.WHEEL
     assert folder.stat().st_mode & 0o77 == 0  # its key is for this user alone
     assert requests.wished(*place)
-    assert requests.take_wish(*place).by == "Ada"
-    assert requests.take_wish(*place) is None
+    assert requests.pop_takeover_request(*place).by == "Ada"
+    assert requests.pop_takeover_request(*place) is None
     requests.wish(*place, requests.Wish("Ada", "keyboard", 1, "a-key"))
     requests.forget(tmp_path)
     assert not requests.wished(*place)

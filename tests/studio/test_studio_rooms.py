@@ -70,9 +70,9 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
         quiet(browser, address)
     done = load_run(out).episodes
     assert 0 < len(done) < 40
-    (spoken,) = (e for e in done if "operator_words" in e.record.extra)
-    (word,) = spoken.record.extra["operator_words"]
-    assert (word["words"], word["by"]) == (WORDS, "studio")
+    (spoken,) = (e for e in done if e.record.messages)
+    (message,) = spoken.record.messages
+    assert (message.text, message.by) == (WORDS, "studio")
     asked = [json.dumps(line.get("request", {})) for line in spoken.exchanges()]
     assert 1 <= sum(f"The operator says: {WORDS}" in text for text in asked) <= 6
     assert spoken.index in {e.start for e in load([out]).episodes}

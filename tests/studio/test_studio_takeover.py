@@ -16,10 +16,9 @@ from capex.campaign.status import read_status
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
-from capex.method.record import TAKEOVERS
 from capex.operators.inbox import driven, request, requested, withdraw
-from capex.operators.requests import Asking, Sharing
-from capex.operators.teleop_channel import Wheel
+from capex.operators.requests import Asking, Sharing, takeovers_of
+from capex.operators.teleop_channel import TeleopChannel
 from capex.report.data import TAKEN_OVER, load
 from capex.run import load_run
 from capex.run.live import read_events, under_way
@@ -64,7 +63,7 @@ def test_a_running_attempt_is_taken_over_and_handed_back(browser, tmp_path):
         browser.click("[name=stop]")
         assert campaign.wait(60) == 0
         quiet(browser, address)
-    (driven,) = (e for e in load_run(out).episodes if TAKEOVERS in e.record.extra)
+    (driven,) = (e for e in load_run(out).episodes if e.record.human_steps)
     check_the_mark(out, driven)
 
 
@@ -136,7 +135,7 @@ def test_a_rig_stands_still_without_its_driver_until_it_is_handed_back(browser, 
 
 
 def test_who_drives_and_does_nothing_leaves_the_core_to_others():
-    core, wheel = Core(), Wheel(lambda message: None)
+    core, wheel = Core(), TeleopChannel(lambda message: None)
 
     def another():
         core.take()  # waits until the person has been idle for a while
@@ -173,9 +172,9 @@ def test_a_robot_whose_driver_vanished_is_released_without_a_second_one(tmp_path
 
 def check_the_mark(out, driven):
     record = driven.record
-    (turn,) = record.extra[TAKEOVERS]
+    (turn,) = takeovers_of(record)
     assert (turn["by"], turn["device"]) == ("Ada", "keyboard")
-    assert turn["steps"] == len(turn["moves"]) == record.driven_steps >= 6
+    assert turn["steps"] == len(turn["moves"]) == record.human_steps >= 6
     steps = driven.steps()
     assert len(steps["actions"]) == record.steps
     assert (steps["waypoint"] == -1).sum() == turn["steps"]

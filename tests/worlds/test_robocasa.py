@@ -32,7 +32,7 @@ import capex
 from capex import worlds
 from capex.campaign.api import demonstrate
 from capex.errors import CapexError, StateMismatch
-from capex.method.hooks import NO_HOOKS
+from capex.method.context import NO_CONTEXT
 from capex.method.memory import Memory
 from capex.operators.human import Person
 from capex.pose import PlanarPose
@@ -434,7 +434,7 @@ def test_a_human_demonstration_becomes_an_episode(
 ) -> None:
     dataset, actions = recorded
     assert np.allclose(read_human(dataset, 2).actions, actions[2])
-    episode = Person().attempt(env, Start(env.spec.task, 1), Memory(), NO_HOOKS)
+    episode = Person().attempt(env, Start(env.spec.task, 1), Memory(), NO_CONTEXT)
     kept, steps = episode.record, episode.steps
     assert (kept.arm, kept.start, kept.success, kept.instruction) == (
         "human",
@@ -442,7 +442,7 @@ def test_a_human_demonstration_becomes_an_episode(
         False,
         "Press the button (2).",
     )
-    assert kept.extra["shown"]  # so that a certificate does not ask for bits that nobody recorded
+    assert kept.recorded  # so that a certificate does not ask for bits that nobody recorded
     assert np.allclose(steps["actions"], actions[2])
     recorded_states = dataset.states(2)
     assert steps["states"].shape[0] == STEPS + 1

@@ -25,9 +25,9 @@ from capex.analysis.counterfactual_file import (
 from capex.analysis.fork_run import COMMAND
 from capex.errors import CapexError, DamagedFile
 from capex.method.executor import Executor, Outcome, Tick
+from capex.method.motion import GripperCommandState
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord, record_waypoints
-from capex.method.restoring import begin_again, told_at_plans
-from capex.method.told import Told
+from capex.method.restoring import begin_again, executor_state_at_plans
 from capex.pose import Array
 from capex.run import load_chain, read_record
 from capex.run.jobs import run_jobs
@@ -111,9 +111,9 @@ def _job(job: tuple[Path, bool]) -> Counterfactual:
 def execute_episode(episode: Path, exact: bool = True) -> Counterfactual:
     """Execute every plan of an episode whole, and compare its committed part."""
     record, steps = read_record(episode), read_steps(episode)
-    if record.driven_steps:
+    if record.human_steps:
         raise CapexError(
-            f"{episode}: a person drove {record.driven_steps} of its steps, after which what its"
+            f"{episode}: a person drove {record.human_steps} of its steps, after which what its"
             " hands were told is not known; such an attempt is left out"
         )
     planned = [turn for turn in record.turns if turn.waypoints]
@@ -127,9 +127,9 @@ def execute_episode(episode: Path, exact: bool = True) -> Counterfactual:
     begin_again(env, Start(record.task, record.start, record.seed), header)
     beginnings = [states[0], *(states[k] for k in begins)]
     plans = []
-    restored = told_at_plans(env, planned, beginnings, header)
-    for turn, told, begin in zip(planned, restored, begins, strict=True):
-        plan = _Plan(env, record, turn, told, states[begin:], header)
+    restored = executor_state_at_plans(env, planned, beginnings, header)
+    for turn, commands, begin in zip(planned, restored, begins, strict=True):
+        plan = _Plan(env, record, turn, commands, states[begin:], header)
         plans.append(plan.outcome(exact))
     return Counterfactual(EXACT if exact else ELSEWHERE, tuple(plans), digests(episode))
 
@@ -141,7 +141,7 @@ class _Plan:
     env: Env
     record: EpisodeRecord
     turn: Turn
-    told: Told
+    commands: GripperCommandState
     states: Array  # recorded, from the beginning of the plan
     header: str
 
@@ -172,8 +172,10 @@ class _Plan:
                 different = different if same else ticks
 
         self.env.load_state(State(self.header, self.states[0]))
-        told = deepcopy(self.told)
-        executor = Executor(self.env, steps_left=steps_left, told=told, subscribers=[compare])
+        commands = deepcopy(self.commands)
+        executor = Executor(
+            self.env, steps_left=steps_left, commands=commands, subscribers=[compare]
+        )
         waypoints = [row.waypoint for row in self.turn.waypoints]
         outcomes = executor.execute(waypoints[:count], waypoints[count:])
         if math.isfinite(different):

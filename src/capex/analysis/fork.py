@@ -21,34 +21,39 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from capex import models, trust, worlds
+from capex import codec, models, trust, worlds
 from capex.analysis.fork_origin import (
     FORM,
+    KEY,
     TIMES_MAX,
     Fork,
     SavedState,
     find_state,
     fork_number,
+    fork_of,
     parse_state,
 )
 from capex.analysis.fork_run import ForkedRun, open_forks
-from capex.campaign.begun import Begun
 from capex.campaign.check import work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
-from capex.campaign.driver import Forks
+from capex.campaign.driver import ResumedSlots
 from capex.campaign.engines import Setup
+from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.recall import recall
 from capex.campaign.settings import recorded_methods
 from capex.errors import CapexError
 from capex.method.memory import Memory
+from capex.method.prefix import Prefix
 from capex.method.presets import PRESETS
-from capex.method.record import TAKEOVERS, EpisodeRecord
-from capex.models import Model, Sampling
-from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode
+from capex.method.record import EpisodeRecord
+from capex.models import Model, Sampling, pictures
+from capex.operators.requests import takeovers_of
+from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode, read_record
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, SPEND, Chain, find_run
+from capex.untrusted import read_bytes
 from capex.worlds import Env, Start
 
 # Of a campaign these mean nothing to forks: their starts, tasks and order are their origins'.
@@ -57,6 +62,43 @@ NOT_OF_FORKS = (
     *("order", "operator", "arrangements", "judge", "prompt", "hints"),
 )
 SEED_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class ResumeFromState:
+    """Makes the extension of a fork: the folder of its origin, and the state."""
+
+    episode: Path
+    fork: Fork
+
+    def __call__(self, attempt: Attempt) -> CampaignExtension:
+        return ForkedAttempt(self.episode, self.fork, attempt.folder)
+
+
+class ForkedAttempt(CampaignExtension):
+    """An attempt that begins with the decisions of another episode, up to a saved state of it."""
+
+    def __init__(self, episode: Path, fork: Fork, folder: Path):
+        self._episode, self._fork, self._folder = episode, fork, folder
+        self._prefix = Prefix(read_record(episode), read_steps(episode), fork.decision)
+
+    @property
+    def prefix(self) -> Prefix:
+        return self._prefix
+
+    def wrap_model(self, model: Model) -> Model:
+        return models.with_defaults(model).reseeded(self._fork.seed)
+
+    def record_fields(self, record: EpisodeRecord) -> EpisodeRecord:
+        """Its origin; the pictures of the start are copied from it."""
+        for sha256 in record.images.values():
+            kept = pictures.find(self._episode / pictures.IMAGES, sha256)
+            copied = self._folder / pictures.IMAGES / kept.name
+            if kept.is_file() and not copied.exists():
+                copied.parent.mkdir(exist_ok=True)
+                copied.write_bytes(read_bytes(kept))
+        extensions = {**record.extensions, KEY: codec.to_json(self._fork)}
+        return replace(record, resumed=self._fork.resumed, extensions=extensions)
 
 
 @dataclass(frozen=True)
@@ -150,7 +192,7 @@ def fork(
             retry_invalid=retry_invalid,
             pauses=pauses or Pauses(),
             begins_with=origins[0].memory if remember else None,
-            forks=_forks(Path(run), origins, opened.numbers, times, seed),
+            resumed=_resumed(Path(run), origins, opened.numbers, times, seed),
         )
         return conduct(campaign, watch)
 
@@ -183,16 +225,14 @@ class _Finder:
         folder = find_state(self._run, state)
         episode = load_episode(folder)
         record = episode.record
-        if episode.fork is not None:
-            raise CapexError(f"{folder} is a fork itself; fork {episode.fork.origin}, its origin")
+        if (fork := fork_of(record)) is not None:
+            raise CapexError(f"{folder} is a fork itself; fork {fork.origin}, its origin")
         if state.decision > len(record.turns):
             raise CapexError(
                 f"{folder} has {len(record.turns)} decisions; there is no state before decision"
                 f" {state.decision}"
             )
-        drove = [
-            row for row in record.extra.get(TAKEOVERS, ()) if row["decision"] <= state.decision
-        ]
+        drove = [row for row in takeovers_of(record) if row["decision"] <= state.decision]
         if drove:
             raise CapexError(
                 f"{folder}: a person drove before decision {drove[0]['decision']}; only states of"
@@ -290,11 +330,11 @@ def _model_again(name: str) -> str:
     return name
 
 
-def _forks(
+def _resumed(
     run: Path, origins: Sequence[Origin], numbers: Mapping[SavedState, int], times: int, seed: int
-) -> Forks:
-    """What every fork goes on from, by its number."""
-    forks: dict[int, tuple[Begun, Memory]] = {}
+) -> ResumedSlots:
+    """By number of a fork, the extension that resumes it and the memory of its origin."""
+    resumed: dict[int, tuple[ResumeFromState, Memory]] = {}
     for origin in origins:
         state, number = origin.state, numbers[origin.state]
         step = origin.episode.record.turns[state.decision - 1].step
@@ -309,5 +349,6 @@ def _forks(
                 repetition=repetition,
                 seed=seed + repetition,
             )
-            forks[fork_number(number, repetition)] = Begun(origin.episode.path, fork), origin.memory
-    return forks
+            resume = ResumeFromState(origin.episode.path, fork)
+            resumed[fork_number(number, repetition)] = resume, origin.memory
+    return resumed

@@ -1,23 +1,25 @@
-"""Forks: episodes that go on from a saved state of another one. Which state that was, how it is
-written, and what a record says of it.
+"""Forks: episodes that continue from a saved state of another one; how a state is written, and its
+place in a record.
 
 A fork's folder is numbered by state and repetition, not by its start: forks of one state share
 the start. Its record holds the decisions of its origin up to the state, and its steps begin at the
-start, so that it is a whole episode to whoever plays it back; what is counted begins at the state.
+start, so that it can be played back whole; numbers count from the state on.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from capex import codec
+from capex.codec import Count
 from capex.errors import CapexError
-from capex.method.record import EpisodeRecord, require_count
+from capex.method.record import EpisodeRecord, Resumed
 
-KEY = "fork"  # in a record
+KEY = "fork"  # in the extensions of a record
 ORIGINS = "origins"  # the records of the episodes that were forked, in the run of their forks
 TIMES_MAX = 1000  # forks of one state
 FORM = "CHAIN/EPISODE@DECISION, for example kitchen--CloseFridge--capex/7@3"
@@ -54,12 +56,12 @@ class Fork:
 
     run: str  # the name of the run that holds the state
     chain: str
-    episode: int
-    decision: int
-    step: int  # control steps before the state
-    state: int  # the state's number in the run of its forks, from 0
-    repetition: int  # from 0
-    seed: int  # how far the model's own seed is shifted
+    episode: Count
+    decision: Count
+    step: Count  # control steps before the state
+    state: Count  # the state's number in the run of its forks, from 0
+    repetition: Count  # from 0
+    seed: Count  # how far the model's own seed is shifted
 
     @property
     def number(self) -> int:
@@ -71,9 +73,11 @@ class Fork:
         """Where it goes on from."""
         return SavedState(self.chain, self.episode, self.decision)
 
-    def as_json(self) -> dict[str, Any]:
-        """As a record holds it."""
-        return asdict(self)
+    @property
+    def resumed(self) -> Resumed:
+        """As the core knows it."""
+        state = f"{self.origin}#{self.repetition:03d}"
+        return Resumed(self.number, state, self.decision - 1, self.step)
 
 
 def fork_number(state: int, repetition: int) -> int:
@@ -81,44 +85,15 @@ def fork_number(state: int, repetition: int) -> int:
     return TIMES_MAX * state + repetition
 
 
+def fork_in(extensions: Mapping[str, Any]) -> Fork | None:
+    """The fork among the extensions of a record or summary. ValueError where it is garbled."""
+    data = extensions.get(KEY)
+    return None if data is None else codec.from_json(data, Fork)
+
+
 def fork_of(record: EpisodeRecord) -> Fork | None:
-    """Of a fork where it goes on from; None for any other episode. ValueError, KeyError or
-    TypeError where that is garbled.
-    """
-    told = record.extra.get(KEY)
-    return None if told is None else read_fork(told, record)
-
-
-def read_fork(told: Mapping[str, Any], record: EpisodeRecord) -> Fork:
-    """What a record says of its origin, checked."""
-    fork = Fork(**{name: told[name] for name in Fork.__dataclass_fields__})
-    for name in ("episode", "decision", "step", "state", "repetition", "seed"):
-        require_count(f"{name} of a fork", getattr(fork, name))
-    if not 1 <= fork.decision <= max(1, len(record.turns) + 1) or fork.step > record.steps:
-        raise ValueError(f"it is a fork at decision {fork.decision} of {len(record.turns)}")
-    return fork
-
-
-def own_part(record: EpisodeRecord) -> EpisodeRecord:
-    """The record of a fork from its state on; any other record as it is."""
-    fork = fork_of(record)
-    if fork is None:
-        return record
-    return replace(record, turns=record.turns[fork.decision - 1 :], steps=record.steps - fork.step)
-
-
-def with_own_labels(record: EpisodeRecord) -> EpisodeRecord:
-    """The record of a fork without the labels of its origin's waypoints, which all forks of a state
-    would repeat; any other record as it is.
-    """
-    fork = fork_of(record)
-    if fork is None:
-        return record
-    turns = [
-        replace(t, waypoints=tuple(replace(w, label=None) for w in t.waypoints))
-        for t in record.turns[: fork.decision - 1]
-    ]
-    return replace(record, turns=(*turns, *record.turns[fork.decision - 1 :]))
+    """Of a fork, the state that it continues from; None for any other episode."""
+    return fork_in(record.extensions)
 
 
 def find_state(run: Path, state: SavedState) -> Path:

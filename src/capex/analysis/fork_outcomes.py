@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from capex.analysis.fork_origin import SavedState
+from capex.analysis.fork_origin import SavedState, fork_in
 from capex.errors import CapexError
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord, from_json
 from capex.report.rows import RunData
@@ -52,13 +52,13 @@ def fork_rows(data: RunData, sources: Sequence[Source]) -> dict[SavedState, list
     rows: dict[SavedState, list[ForkRow]] = {}
     for source in sources:
         for episode in source.episodes:
-            if episode.fork is None:
+            if (fork := fork_in(episode.extensions)) is None:
                 continue
-            state = episode.fork.origin
+            state = fork.origin
             origin = _origin(data.runs[episode.run].path, state)
             if state not in rows:
                 rows[state] = [] if origin is None else [_origin_row(state, origin)]
-            parting = None if origin is None else parting_of(origin, episode)
+            parting = None if origin is None else parting_of(origin, episode, fork.decision - 1)
             amounts = episode.success, episode.steps, episode.decisions, episode.requests
             rows[state].append(
                 ForkRow(state, source, *amounts, parting, origin is not None, episode)
@@ -80,11 +80,9 @@ def _origin_row(state: SavedState, origin: EpisodeRecord) -> ForkRow:
     return ForkRow(state, None, origin.success, steps, len(rest), requests)
 
 
-def parting_of(origin: EpisodeRecord, episode: Summary) -> Parting | None:
-    """Where a fork parts from its origin."""
-    assert episode.fork is not None
+def parting_of(origin: EpisodeRecord, episode: Summary, first: int) -> Parting | None:
+    """The decision at which a fork parts from its origin; `first`: how many they share."""
     fork = read_record(episode.path)
-    first = episode.fork.decision - 1
     for a, b in zip(origin.turns[first:], fork.turns[first:], strict=False):
         if what := _difference(a, b):
             return Parting(a.decision, a.step, what)

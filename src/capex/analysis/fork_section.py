@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
+from capex.analysis.fork_origin import fork_in
 from capex.analysis.fork_outcomes import ForkRow, fork_rows
 from capex.report import show
 from capex.report.compare import Tally, grouped
@@ -94,7 +95,7 @@ def _partings(forks: Sequence[ForkRow]) -> str:
 def _forks_table(listed: Sequence[ForkRow], sources: Sequence[Source]) -> Table:
     rows = []
     for row in listed:
-        fork = None if row.episode is None else row.episode.fork
+        fork = None if row.episode is None else fork_in(row.episode.extensions)
         which = (None, None) if fork is None else (fork.repetition, fork.seed)
         success = None if row.success is None else int(row.success)
         parting = row.parting

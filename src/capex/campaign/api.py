@@ -22,7 +22,7 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.attempt import Work
-from capex.campaign.check import refuse_starts, specs_of, work_of
+from capex.campaign.check import refuse_sharing, refuse_starts, specs_of, work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
 from capex.campaign.demonstrators import (
     WITHOUT_MODEL,
@@ -32,7 +32,7 @@ from capex.campaign.demonstrators import (
     require_offer,
 )
 from capex.campaign.engines import Setup
-from capex.campaign.judging import refuse_without_operator
+from capex.campaign.judging import Judge, people_of, refuse_without_operator
 from capex.campaign.manifest import open_campaign, open_without_model
 from capex.campaign.names import parse_names
 from capex.campaign.patience import Pauses
@@ -41,9 +41,7 @@ from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
 from capex.method.episode import Demonstrator
 from capex.models import Model
-from capex.operators import Operator
-from capex.operators.scenes import OpenDataset
-from capex.rigs.campaign_rules import choose_operator, has_room, refuse_sharing, scenes_of
+from capex.registry import HAS_ROOM, load
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
 from capex.run.reading import Loader
@@ -57,15 +55,14 @@ def collect(
     config: str | Path | None = None,
     model: str | Model | None = None,
     branch: bool = False,
-    fork: bool = False,
     retry_invalid: bool = False,
     yes: bool = False,
     confirm: Callable[[str], bool] | None = None,
     watch: Watch | None = None,
     pauses: Pauses | None = None,
-    operator: Operator | str | None = None,
-    person: Operator | None = None,
-    open_dataset: OpenDataset | None = None,
+    operator: Judge | str | None = None,
+    person: Judge | None = None,
+    open_dataset: Callable[..., Any] | None = None,
     load: Loader | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -74,7 +71,7 @@ def collect(
     names: WORLD:TASK[,TASK..|all], or several of those. options: the names of
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. branch: changed settings go into a run beside it that
-    begins with its episodes (`fork` is an older name of that). A campaign that may cost more than
+    begins with its episodes. A campaign that may cost more than
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
     your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
@@ -88,9 +85,8 @@ def collect(
     ready = prepare(
         names, config=config, model=model, operator=named, named_by_user=True, **options
     )
-    beside, standing_by = choose_operator(ready.settings, ready.specs, asked_person)
-    refuse_without_operator(ready.settings, ready.specs, beside)
-    by_name = scenes_of(ready.settings, ready.specs, open_dataset)
+    people = people_of(ready.settings, ready.specs, asked_person, open_dataset)
+    refuse_without_operator(ready.settings, ready.specs, people.judge)
     refuse_small_budgets(ready)
     if not yes:
         ask_before_spending(ready, confirm)
@@ -99,9 +95,9 @@ def collect(
         ready.settings,
         ready.price,
         stand_in=ready.model.stand_in,
-        branch=branch or fork,
+        branch=branch,
         gl_backend=gl_backend(),
-        operator=standing_by,
+        operator=people.named,
     )
     settings = _with_own_prompt(ready.settings, run)
     asked = settings.model if model is None or isinstance(model, str) else ready.model
@@ -114,8 +110,8 @@ def collect(
             asked,
             run.path / SPEND,
             settings.chat,
-            beside,
-            by_name,
+            people.judge,
+            people.extensions,
             settings.judge == "now",
         ),
         stand_in=ready.model.stand_in,
@@ -133,7 +129,7 @@ def demonstrate(
     out: str | Path,
     retry_invalid: bool = False,
     watch: Watch | None = None,
-    person: Operator | None = None,
+    person: Judge | None = None,
     **options: Any,
 ) -> LoadedRun:
     """A campaign of one who asks no model: "expert", or "human" where a world's dataset holds what
@@ -157,15 +153,16 @@ def demonstrate(
     refuse_sharing(settings, specs)
     if any(one_robot(spec) for spec in specs.values()):
         # Whose truth the expert reads, the scripted operator arranges and judges.
+        has_room = load(HAS_ROOM)
         by_hand = person is not None and not all(has_room(spec.world) for spec in specs.values())
         settings = replace(settings, operator="person" if by_hand else "scripted")
     else:  # nobody stands by: where a person judges, `capex judge` asks
         settings = replace(settings, round_size=len(settings.starts), judge="later")
     refuse_starts(settings, specs)
-    beside, _ = choose_operator(settings, specs, person)
+    people = people_of(settings, specs, person)
     stand_in = demonstrator(asked, method).stand_in
     run = open_without_model(settings, stand_in=stand_in, gl_backend=gl_backend())
-    setup = Setup(Work(), asked, run.path / SPEND, operator=beside)
+    setup = Setup(Work(), asked, run.path / SPEND, judge=people.judge, extensions=people.extensions)
     campaign = Campaign(run, settings, specs, setup, stand_in, True, retry_invalid)
     return conduct(campaign, watch)
 

@@ -1,7 +1,7 @@
 """One attempt: an episode run and written into its chain, or kept apart as invalid, or cut off.
 
-This is what workers do, in whatever process or machine they are: `Work` is what all attempts of a
-campaign share, `AttemptJob` names one of them.
+Workers run it, in any process or machine: `Work` is shared by all attempts of a campaign,
+`AttemptJob` names one of them.
 """
 
 from __future__ import annotations
@@ -13,25 +13,32 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.begun import Begun
 from capex.campaign.chain import Slot
+from capex.campaign.cleanup import AttemptCleanup, recovered
 from capex.campaign.core import Core, Lease, Stopped, Waiting
-from capex.campaign.ending import Ending, recovered
+from capex.campaign.extensions import (
+    Attempt,
+    CampaignExtension,
+    ExtensionFactory,
+    closing,
+    extensions_of,
+)
+from capex.campaign.judging import Judge
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
 from capex.campaign.live import LiveLog
-from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
-from capex.method.episode import Demonstrator, Episode
-from capex.method.hooks import (
+from capex.errors import BudgetExceeded, CapexError, OperatorLeft, PhysicsDiverged, RigFault
+from capex.method.context import (
     DEFAULT_SAMPLING,
     NO_LIMITS,
     Deciding,
     Ended,
+    EpisodeContext,
     Event,
     Executed,
-    Hooks,
     Limits,
     Replied,
 )
+from capex.method.episode import Demonstrator, Episode
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.record import EpisodeRecord, from_json
@@ -50,19 +57,14 @@ from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.models.redact import clean, scrub, secrets
-from capex.operators import Operator, OperatorLeft, Standby
-from capex.operators.arranging import Arranging
-from capex.operators.inbox import announce_rig
-from capex.operators.requests import Asking, Steered
-from capex.operators.scenes import Scenes
-from capex.operators.screens import Screens
 from capex.run import LoadedEpisode, readable
 from capex.run.files import laid_out
 from capex.run.pace import Rate
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
+from capex.run.writing import Timing
 from capex.worlds import Env, Start
-from capex.worlds.robots import one_robot, person_stops, rig_process
+from capex.worlds.robots import one_robot
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.
@@ -118,10 +120,9 @@ class AttemptJob:
     memory: Memory = field(repr=False)
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
-    begun: Begun | None = None  # of a fork: what it goes on from
-    carried_usd: Decimal = Decimal(0)  # that earlier attempts at the slot took, known or possible
-    # Of a recorded attempt that is run again: what people told its model, and drove.
-    steered: Steered | None = None
+    carried_usd: Decimal = Decimal(0)  # spent by earlier attempts at the slot, known or possible
+    extensions: tuple[ExtensionFactory, ...] = ()
+    again: bool = False  # a recorded attempt is run again: people's requests are in its extensions
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ AttemptOutcome = Summary | Invalid | CutOff
 
 
 @dataclass(frozen=True)
-class Moved:
+class Progress:
     """How far a running episode has come."""
 
     phase: str  # queueing, waiting, simulating
@@ -174,136 +175,218 @@ def run_attempt(
     *,
     spend: Spending | None = None,
     core: Core | None = None,
-    tell: Callable[[Moved], None] | None = None,
+    tell: Callable[[Progress], None] | None = None,
     subscribers: Sequence[Callable[[Event], object]] = (),
     clock: Callable[[], float] | None = None,
-    operator: Operator | None = None,
-    scenes: Scenes | None = None,
+    judge: Judge | None = None,
+    extensions: Sequence[ExtensionFactory] = (),
 ) -> AttemptOutcome:
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
-    unless another is given. `operator`: stands beside the rig. `scenes`: where its arrangements are
-    taken from.
+    unless another is given. `judge` confirms that a rig is fine again after a fault.
     """
-    chain, slot, run_dir = job.chain, job.slot, job.chain.path.parent.parent
-    labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
-    budgets = work.budgets(demonstrator.name, job.method)
-    ledger = Ledger(work.price, budgets, spend, labels, job.carried_usd, work.rate)
-    asked = demonstrator.model
-    elsewhere = asked is not None and not with_defaults(asked).computes_here
-    progress = _Progress(ledger, tell, elsewhere)
-    lease = Lease(core or Core(), progress.phase)
-    ledger.check = lease.may_wait
-    paid = chain.unfinished(slot.start)
-    robot = one_robot(env.spec)  # what a model once answered is never said to a robot again
-    resumed = not robot and demonstrator.model is not None and paid.is_file() and readable(paid)
+    run = _Running(env, demonstrator, work, job, spend, core, tell)
+    with run.lease:
+        run.open(subscribers, clock, extensions)
+        try:
+            with closing(run.extensions):
+                episode = demonstrator.attempt(env, run.start, job.memory, run.context)
+            return run.commit(episode)
+        except RigFault as fault:
+            seconds, kept = run.cleanup.seconds, run.cleanup.early(str(fault))
+            over = not recovered(env, judge, fault, run.lease.check)
+            return Invalid(fault, False, False, seconds, kept, over)
+        except (ModelError, PhysicsDiverged) as error:
+            return run.invalid(error)
+        except BudgetExceeded as spent:
+            return run.spent(spent)
+        except Stopped:
+            run.cleanup.early("cut off")
+            return CutOff("stopped")
+        except OperatorLeft:
+            run.cleanup.early("the operator stopped")
+            return CutOff("the operator stopped", over=True)
+        except BaseException as error:
+            run.cleanup.early(f"cut off: {error or type(error).__name__}")
+            raise
 
-    begun = job.begun
-    prefix = None if begun is None else begun.prefix(notes=job.method.notes)
 
-    def wrap_model(model: Model) -> Model:
-        if begun is not None:
-            model = with_defaults(model).reseeded(begun.fork.seed)
-        return Waiting(Continued(model, paid, lease.replay) if resumed else model, lease)
+class _Running:
+    """An attempt under way: its ledger, logs, lease of the core, extensions."""
 
-    with lease:
-        writer = chain.begin(slot.start)
-        images = work.images if work.keep_all_images else None
-        log = _Guarded(ExchangeLog(writer.folder, demonstrator.model, images), lease)
+    context: EpisodeContext
+    cleanup: AttemptCleanup
+
+    def __init__(
+        self,
+        env: Env,
+        demonstrator: Demonstrator,
+        work: Work,
+        job: AttemptJob,
+        spend: Spending | None,
+        core: Core | None,
+        tell: Callable[[Progress], None] | None,
+    ):
+        self._env, self._demonstrator, self._work, self._job = env, demonstrator, work, job
+        labels: dict[str, str | int] = {"chain": job.chain.path.name, "episode": job.slot.start}
+        budgets = work.budgets(demonstrator.name, job.method)
+        self._ledger = Ledger(work.price, budgets, spend, labels, job.carried_usd, work.rate)
+        model = demonstrator.model
+        elsewhere = model is not None and not with_defaults(model).computes_here
+        self._progress = _ProgressReporter(self._ledger, tell, elsewhere)
+        self.lease = Lease(core or Core(), self._progress.phase)
+        self._ledger.check = self.lease.may_wait
+        paid = job.chain.unfinished(job.slot.start)
+        # Recorded answers never drive a robot again.
+        self._robot = one_robot(env.spec)
+        continues = not self._robot and model is not None and paid.is_file() and readable(paid)
+        self._paid = paid if continues else None
+        self.extensions: list[CampaignExtension] = []
+        self.start = Start(env.spec.task, job.slot.start, work.seed)
+
+    def open(
+        self,
+        subscribers: Sequence[Callable[[Event], object]],
+        clock: Callable[[], float] | None,
+        extensions: Sequence[ExtensionFactory],
+    ) -> None:
+        """Begin the attempt's folder, and everything that writes into it."""
+        env, job, work = self._env, self._job, self._work
+        self._writer = writer = job.chain.begin(job.slot.start)
         facts = {
             "task": env.spec.task,
             "arm": job.method.name,
-            "start": {"index": slot.start, "seed": work.seed},
-            "model": demonstrator.name,
+            "start": job.slot.start,
+            "seed": work.seed,
+            "model": self._demonstrator.name,
         }
-        ending = Ending(writer, facts, slot.position, ledger, lease.clock, robot)
-        standby = Standby(run_dir, chain.path.name, lease.check)
-        screens = Screens(env, writer.folder)
-        beside = standby, (ending.begin, screens.begin), lease.phase
-        arranging = Arranging(env, chain, writer.folder, operator, scenes, *beside)
-        shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
-        shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
-        shown |= {"screens": env.spec.real_time}
-        live = LiveLog(writer.folder, env, shown, ledger, keep_pictures=not images)
-        place = run_dir, chain.path.name, slot.start
-        asking = Asking(*place, lease, live.tell, resumed, job.steered, lambda: arranging.end_now())
-        own = (lease.check, progress, live, arranging.hear, ending.hear)
-        hooks = Hooks(
-            ledger=ledger,
-            log=log,
+        self.cleanup = AttemptCleanup(
+            writer,
+            facts | {"position": job.slot.position},
+            self._ledger,
+            self.lease.clock,
+            self._robot,
+            self._note_fields,
+        )
+        images = work.images if work.keep_all_images else None
+        log = ExchangeLog(writer.folder, self._demonstrator.model, images)
+        self._log = _CheckedLog(log, self.lease)
+        shown = facts | {
+            "stand_in": self._demonstrator.stand_in,
+            "world": env.spec.world,
+            "tau": job.method.tau,
+            "horizon": env.spec.horizon,
+            "screens": env.spec.real_time,
+        }
+        live = LiveLog(writer.folder, env, shown, self._ledger, keep_pictures=not images)
+        attempt = Attempt(
+            env,
+            job.chain,
+            job.slot.start,
+            writer.folder,
+            self.lease,
+            live.tell,
+            self.cleanup.begin,
+            self._paid is not None,
+            self.extensions,
+        )
+        extensions_of(attempt, (*job.extensions, *extensions), requests=not job.again)
+        self.context = EpisodeContext(
+            ledger=self._ledger,
+            log=self._log,
+            extensions=(*self.extensions, _SharedCore(self.lease, self._paid)),
+            subscribers=(
+                self.lease.check,
+                self._progress,
+                live,
+                self.cleanup.on_event,
+                *subscribers,
+            ),
             limits=work.limits,
-            subscribers=(*own, *subscribers),
             template=work.template,
             hints=work.hints,
             sampling=work.sampling,
-            cache_key=chain.path.name,
-            clock=clock or lease.clock,
-            wrap_model=wrap_model,
-            prepare=arranging.prepare,
-            end_now=lambda: arranging.end_now(),
-            prefix=prefix,
-            heed=asking.heed,
-            take_over=asking.take_over,
+            cache_key=job.chain.path.name,
+            clock=clock or self.lease.clock,
         )
-        start = Start(env.spec.task, slot.start, work.seed)
-        if prefix is not None:
-            start = Start(env.spec.task, prefix.record.start, prefix.record.seed)
-        try:
-            if (rig := rig_process(env)) is not None:  # before anything moves
-                announce_rig(run_dir, *rig)
-            with arranging, screens:
-                episode = demonstrator.attempt(env, start, job.memory, hooks)
-            for png in episode.pictures.values():
-                pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
-            seen = job.verdicts_seen if _learns_from_verdicts(env, job) else None
-            placed: dict[str, Any] = {"position": slot.position, **asking.note()}
-            if seen is not None:
-                placed["verdicts_seen"] = {s: v and v["verdict"] for s, v in seen.items()}
-            if begun is not None:
-                placed |= begun.note(writer.folder, episode.record)
-            record = replace(episode.record, extra={**episode.record.extra, **placed})
-            record, written = _written(record)
-            timing: dict[str, Any] = {
-                "episode_s": _seconds(episode, lease.model_s),
-                "reset_s": episode.reset_s,
-                "unix_time": time.time(),
-                "queued_s": lease.queued_s,
-                "model_s": lease.model_s,
-            }
-            if seen is not None:  # beside the record, in which no wall time stands
-                timing["verdicts_seen_at"] = {s: v["at"] for s, v in seen.items() if v}
-            path = ending.committed(writer.commit(written, timing, episode.steps))
-            asking.over()
-            return summarize(LoadedEpisode(chain.path.name, path, record, timing))
-        except RigFault as fault:
-            seconds, kept = ending.seconds, ending.early(str(fault), person_stops(env))
-            over = not recovered(env, operator, fault, lease.check)
-            return Invalid(fault, False, False, seconds, kept, over)
-        except (ModelError, PhysicsDiverged) as error:
-            lasting, counts, continues = _weigh(error, log.answers)
-            seconds = ending.seconds
-            if not counts and not lasting:  # the model is down
-                ending.untried()
-                return Invalid(error, lasting, counts, seconds, None)
-            continues = continues and not robot
-            stops = person_stops(env)
-            path = ending.invalid(str(error), counts, continues, progress.answered_s, stops)
-            return Invalid(error, lasting, counts, seconds, path)
-        except BudgetExceeded as spent:
-            if spent.scope == "episode":
-                seconds = ending.seconds
-                path = ending.invalid(str(spent), True, False, progress.answered_s, final=True)
-                return Invalid(spent, False, True, seconds, path, final=True)
-            ending.early(str(spent))
+        if (prefix := self.context.prefix) is not None:
+            self.start = Start(env.spec.task, prefix.record.start, prefix.record.seed)
+
+    def commit(self, episode: Episode) -> Summary:
+        """Write a whole attempt."""
+        folder, job, lease = self._writer.folder, self._job, self.lease
+        for png in episode.pictures.values():
+            pictures.keep(folder / pictures.IMAGES, png, self._work.images)
+        record = replace(episode.record, position=job.slot.position)
+        for extension in self.extensions:
+            record = extension.record_fields(record)
+        seen = job.verdicts_seen if self._learns_from_verdicts else None
+        if seen is not None:
+            record = replace(record, verdicts_seen={s: v and v["verdict"] for s, v in seen.items()})
+        record, text = _written(record)
+        durations = (e.duration_s(record, lease.model_s) for e in self.extensions)
+        timing = Timing(
+            episode_s=next((s for s in durations if s is not None), episode.seconds),
+            reset_s=episode.reset_s,
+            queued_s=lease.queued_s,
+            model_s=lease.model_s,
+            unix_time=time.time(),
+            # Beside the record, which holds no wall times.
+            verdicts_seen_at={s: v["at"] for s, v in (seen or {}).items() if v},
+        )
+        path = self.cleanup.committed(self._writer.commit(text, timing, episode.steps))
+        for extension in self.extensions:
+            extension.committed()
+        return summarize(LoadedEpisode(job.chain.path.name, path, record, timing))
+
+    def invalid(self, error: ModelError | PhysicsDiverged) -> Invalid:
+        """An error of the model or the simulator."""
+        lasting, counts, continues = _weigh(error, self._log.answers)
+        seconds = self.cleanup.seconds
+        if not counts and not lasting:  # the model is down
+            self.cleanup.untried()
+            return Invalid(error, lasting, counts, seconds, None)
+        path = self.cleanup.invalid(
+            str(error),
+            self._progress.answered_s,
+            counts=counts,
+            continues=continues and not self._robot,
+        )
+        return Invalid(error, lasting, counts, seconds, path)
+
+    def spent(self, spent: BudgetExceeded) -> AttemptOutcome:
+        """A budget is used up: by this start's requests without an answer, or the campaign's."""
+        if spent.scope != "episode":
+            self.cleanup.early(str(spent))
             return CutOff(str(spent), spent)
-        except Stopped:
-            ending.early("cut off")
-            return CutOff("stopped")
-        except OperatorLeft:
-            ending.early("the operator stopped")
-            return CutOff("the operator stopped", over=True)
-        except BaseException as error:
-            ending.early(f"cut off: {error or type(error).__name__}")
-            raise
+        seconds = self.cleanup.seconds
+        path = self.cleanup.invalid(
+            str(spent), self._progress.answered_s, counts=True, continues=False, final=True
+        )
+        return Invalid(spent, False, True, seconds, path, final=True)
+
+    @property
+    def _learns_from_verdicts(self) -> bool:
+        return self._env.spec.success == "operator" and self._job.method.memory == "chain"
+
+    def _note_fields(self) -> Mapping[str, Any]:
+        fields: dict[str, Any] = {}
+        for extension in self.extensions:
+            fields |= extension.note_fields()
+        return fields
+
+
+class _SharedCore(CampaignExtension):
+    """Gives the core away while the model thinks; a continued attempt begins with the answers that
+    were paid for.
+    """
+
+    def __init__(self, lease: Lease, paid: Path | None):
+        self._lease, self._paid = lease, paid
+
+    def wrap_model(self, model: Model) -> Model:
+        if self._paid is not None:
+            model = Continued(model, self._paid, self._lease.replay)
+        return Waiting(model, self._lease)
 
 
 def _written(record: EpisodeRecord) -> tuple[EpisodeRecord, str]:
@@ -318,10 +401,6 @@ def _written(record: EpisodeRecord) -> tuple[EpisodeRecord, str]:
     return from_json(scrubbed), laid_out(scrubbed)
 
 
-def _learns_from_verdicts(env: Env, job: AttemptJob) -> bool:
-    return env.spec.success == "operator" and job.method.memory == "chain"
-
-
 def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, bool, bool]:
     """Whether an error is lasting, whether its attempt counts, and whether the next continues it;
     `answers` the model had given.
@@ -330,15 +409,7 @@ def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, boo
     return kind in LASTING, not kind or answers > 0, bool(kind) and kind not in OWN_FAULT
 
 
-def _seconds(episode: Episode, model_s: float) -> float:
-    """How long an attempt took. A simulated room in lock-step has no clock of ours: its own virtual
-    time counts, and the waiting for the model.
-    """
-    rig = episode.record.extra.get("rig", {})
-    return float(rig["robot_s"]) + model_s if rig.get("clock") == "lock-step" else episode.seconds
-
-
-class _Guarded:
+class _CheckedLog:
     """An exchange log that writes nothing more once the campaign has stopped: its folder may be
     gone.
     """
@@ -368,10 +439,10 @@ class _Guarded:
         self._lease.may_wait()
 
 
-class _Progress:
+class _ProgressReporter:
     """Tells how far an episode has come, a few times a decision."""
 
-    def __init__(self, ledger: Ledger, tell: Callable[[Moved], None] | None, waits: bool):
+    def __init__(self, ledger: Ledger, tell: Callable[[Progress], None] | None, waits: bool):
         self._ledger, self._tell, self._waits = ledger, tell, waits
         self._phase = "queueing"
         self._decision = self._steps = self.requests = 0
@@ -385,7 +456,7 @@ class _Progress:
         if self._tell is not None:
             known = self._ledger.totals.known_usd if self._ledger.price is not None else None
             cost = None if known is None else float(known)
-            self._tell(Moved(phase, self._decision, self._steps, self.requests, cost))
+            self._tell(Progress(phase, self._decision, self._steps, self.requests, cost))
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Deciding):
@@ -397,6 +468,6 @@ class _Progress:
             self._steps += sum(outcome.steps for outcome in event.outcomes)
         elif isinstance(event, Ended):
             self._tell = None
-        # Who waits for a model tells of it as it begins and ends to wait.
+        # One that waits for a model reports when its waiting begins and ends.
         if not self._waits and isinstance(event, Deciding | Executed):
             self.phase(self._phase)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from capex.analysis.fork_origin import own_part
 from capex.campaign import events as ev
 from capex.campaign.prediction import AMOUNTS, History, Interval, Prediction, interval
 from capex.pose import Array
@@ -212,9 +211,10 @@ class Board:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = ChainLine(chain.name, wanted, until)
         for episode in chain.episodes:
-            steps, driven = own_part(episode.record).steps, bool(episode.record.driven_steps)
+            record = episode.record
+            steps, driven = record.own_part().steps, bool(record.human_steps)
             line.add(episode.index, episode.success, steps, episode.position, driven)
-        line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
+        line.invalid = sum(a.note.counts for a in chain.invalid)
         slots = self._slots() if slots is None else slots
         line.taken = by_start(chain, slots, self._lineage)
         if self._spend is not None and (lacking := forgotten(chain, slots, self._lineage)):
@@ -284,7 +284,7 @@ class Board:
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
             ended = event.summary
-            place, driven = ended.position, bool(ended.driven_steps)
+            place, driven = ended.position, bool(ended.human_steps)
             line.add(ended.number, ended.success, ended.steps, place, driven)
             self._over(line, ended.number, ended.seconds, ended)
             self._fresh_episodes += 1

@@ -14,8 +14,8 @@ from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.demonstrators import STUDENT, WITHOUT_MODEL
 from capex.campaign.settings import Settings
+from capex.method.context import EpisodeContext
 from capex.method.demonstrator import run_episode
-from capex.method.hooks import Hooks
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.prompts import SIZE_MAX
@@ -97,8 +97,8 @@ def sample(
     asking = _Asking(model)
     try:
         start = Start(task, settings.starts[0], settings.seed)
-        hooks = Hooks(template=work.template, hints=work.hints, sampling=work.sampling)
-        run_episode(env, start, asking, method, Memory(), hooks)
+        context = EpisodeContext(template=work.template, hints=work.hints, sampling=work.sampling)
+        run_episode(env, start, asking, method, Memory(), context)
     except ModelError:
         pass
     finally:

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from capex.analysis.fork_origin import with_own_labels
 from capex.errors import DamagedFile
 from capex.method.memory import Memory
 from capex.method.record import EpisodeRecord
 from capex.models import pictures
 from capex.run import (
+    InvalidAttempt,
     LoadedChain,
     LoadedEpisode,
     briefly,
@@ -285,7 +285,7 @@ class ChainPlan:
 def learn(memory: Memory, record: EpisodeRecord, episode_dir: Path) -> None:
     """Add an episode to memory, its start images as files."""
     folder = episode_dir / pictures.IMAGES
-    record = with_own_labels(record)
+    record = record.with_own_labels()
     memory.add(record, {sha: pictures.find(folder, sha) for sha in record.images.values()})
 
 
@@ -310,7 +310,7 @@ def _settled(
 
 def _settle(episode: LoadedEpisode) -> _Settled:
     by_person, record = episode.record.success is None, episode.record
-    driven = bool(record.driven_steps)
+    driven = bool(record.human_steps)
     return _Settled(
         episode.index, True, episode.success, by_person, episode.verdict, record, driven
     )
@@ -323,8 +323,13 @@ def _unjudged(settled: _Settled) -> bool:
 def _to_run_again(loaded: LoadedChain, settled: Mapping[int, _Settled]) -> dict[int, int]:
     """Position -> start of the attempts that a person judged invalid and nobody ran again."""
     held = {s.start for s in settled.values()}
-    again = {a.record.get("position", a.index): a.index for a in loaded.invalid if a.verdict}
+    again = {_place(a): a.index for a in loaded.invalid if a.verdict}
     return {p: start for p, start in again.items() if start not in held and p not in settled}
+
+
+def _place(attempt: InvalidAttempt) -> int:
+    position = attempt.note.position
+    return attempt.index if position is None else position
 
 
 def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:
@@ -333,10 +338,9 @@ def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:
     held = {e.index for e in loaded.episodes} | {d.start for d in loaded.damaged}
     final: set[int] = set()
     for attempt in loaded.invalid:
-        if attempt.record.get("counts") and attempt.index not in held:
-            position = attempt.record.get("position", attempt.index)
-            counted.setdefault(attempt.index, []).append(position)
-            final |= {attempt.index} if attempt.record.get("final") is True else set()
+        if attempt.note.counts and attempt.index not in held:
+            counted.setdefault(attempt.index, []).append(_place(attempt))
+            final |= {attempt.index} if attempt.note.final else set()
     over = {start for start, at in counted.items() if len(at) >= ATTEMPTS} | final
     return {start: at[-1] for start, at in counted.items() if start in over}
 
@@ -348,13 +352,13 @@ def counted_attempts(chain: Chain, start: int) -> int:
     count = 0
     for folder in chain.invalid(start):
         with contextlib.suppress(DamagedFile):
-            count += bool(read_invalid(folder).record.get("counts"))
+            count += read_invalid(folder).note.counts
     return count
 
 
 def silent_sentence(name: str, record: EpisodeRecord) -> str:
     """Why a chain stops whose model never calls a tool, with the model's own words."""
-    said = record.extra.get("silent", {}).get("said", "")
+    said = record.silent.last_words if record.silent is not None else ""
     quoted = f"it said: {' '.join(said.split())!r}" if said else "it said nothing at all"
     advice = (
         "check the model and how its server reads tool calls (capex doctor --model), or turn the"

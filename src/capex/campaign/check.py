@@ -17,8 +17,8 @@ from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.models import Model
 from capex.models.prices import Price
-from capex.rigs.campaign_rules import refuse_sharing
 from capex.worlds import Spec
+from capex.worlds.robots import one_robot
 
 
 def specs_of(settings: Settings) -> dict[tuple[str, str], Spec]:
@@ -46,6 +46,41 @@ def work_of(settings: Settings, price: Price | None) -> Work:
         keep_all_images=settings.keep_images == "all",
         rate=settings.rate,
     )
+
+
+def refuse_sharing(settings: Settings, specs: Mapping[tuple[str, str], Spec]) -> None:
+    """Refuse settings that one robot cannot serve."""
+    names = [spec.name for spec in specs.values() if one_robot(spec)]
+    if not names:
+        return
+    if len(names) < len(specs):
+        other = next(spec.name for spec in specs.values() if not one_robot(spec))
+        raise CapexError(
+            f"{names[0]} is one robot and {other} is not; collect them with commands of their own"
+        )
+    if len({world for world, _ in specs}) > 1:
+        listed = ", ".join(sorted({world for world, _ in specs}))
+        raise CapexError(f"a campaign drives one rig, and these are several: {listed}")
+    given = {
+        "--parallel": settings.parallel,
+        "--slots": settings.slots or 1,
+        "--round-size": settings.round_size,
+    }
+    for flag, value in given.items():
+        if value > 1:
+            raise CapexError(
+                f"{flag} {value}: {names[0]} is one robot, so one attempt runs at a time; leave"
+                f" {flag} out"
+            )
+    if settings.ray is not None:
+        raise CapexError(
+            f"--ray {settings.ray}: {names[0]} is one robot beside this machine; leave --ray out"
+        )
+    if settings.model.startswith("cassette:"):
+        raise CapexError(
+            f"--model {settings.model}: recorded answers are never said to a robot again, and"
+            f" {names[0]} is one; name the model itself"
+        )
 
 
 def refuse_the_impossible(

@@ -19,16 +19,15 @@ from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation
 from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
-from capex.campaign.driver import ChainRun, Driver, Forks, StopRequest
+from capex.campaign.driver import ChainRun, Driver, ResumedSlots, StopRequest
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
-from capex.campaign.judging import LATER, ask_first, waits
+from capex.campaign.judging import LATER, Judge, ask_first, waits
 from capex.campaign.manifest import moved_from, note_operator
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
-from capex.operators import Operator
 from capex.run import Damaged, LoadedRun, load_run, origins
 from capex.run.machine import allow_handles
 from capex.run.reading import Loader
@@ -53,7 +52,7 @@ class Campaign:
     computes_here: bool  # whether who demonstrates keeps a core busy
     retry_invalid: bool = False
     pauses: Pauses = field(default_factory=Pauses)
-    forks: Forks | None = None  # what its episodes go on from, where they are forks
+    resumed: ResumedSlots | None = None  # where its episodes resume from saved states
     begins_with: Memory | None = None  # what the first of them remembers, where they do
 
 
@@ -144,12 +143,12 @@ def _chains(
     already goes onto the board.
     """
     settings, retry_invalid = campaign.settings, campaign.retry_invalid
-    operator = campaign.setup.operator
-    if operator is not None and any(waits(settings, s) for s in campaign.specs.values()):
-        note_operator(campaign.run, operator.name, operator.stand_in)
+    judge = campaign.setup.judge
+    if judge is not None and any(waits(settings, s) for s in campaign.specs.values()):
+        note_operator(campaign.run, judge.name, judge.stand_in)
     chains: list[ChainRun] = []
     damaged: list[Damaged] = []
-    apart = campaign.forks is not None and campaign.begins_with is None
+    apart = campaign.resumed is not None and campaign.begins_with is None
     campaign.run.sweep()
     for (world, task), spec in campaign.specs.items():
         for method in settings.methods:
@@ -157,7 +156,7 @@ def _chains(
             stack.enter_context(chain.owned())
             chain.sweep(everything=True)
             if waiting := waits(settings, spec):
-                ask_first(chain, _operator(campaign))
+                ask_first(chain, _judge(campaign))
             plan = ChainPlan(
                 chain,
                 settings.starts,
@@ -174,7 +173,7 @@ def _chains(
             damaged += loaded.damaged
             patience = Patience(campaign.pauses, (e.record.end for e in loaded.episodes))
             chain_run = ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid)
-            chain_run.forks = campaign.forks
+            chain_run.resumed = campaign.resumed
             chains.append(chain_run)
             remaining = plan.remaining()
             board.add_chain(loaded, None, settings.until_successes)
@@ -191,10 +190,10 @@ def _allocation(campaign: Campaign, chains: Sequence[ChainRun]) -> Allocation | 
     return Allocation(campaign.run.path, (c.key for c in chains))
 
 
-def _operator(campaign: Campaign) -> Operator:
-    """Who judges; `refuse_without_operator` has seen that there is one."""
-    assert campaign.setup.operator is not None
-    return campaign.setup.operator
+def _judge(campaign: Campaign) -> Judge:
+    """The judge; `refuse_without_operator` has checked that there is one."""
+    assert campaign.setup.judge is not None
+    return campaign.setup.judge
 
 
 def _budget_kept(settings: Settings) -> str:

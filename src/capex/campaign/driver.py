@@ -20,11 +20,11 @@ from typing import Any
 
 from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation, Grants
-from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Moved
-from capex.campaign.begun import Begun
+from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Progress
 from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
+from capex.campaign.extensions import ExtensionFactory
 from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import TRIES, Patience
 from capex.campaign.settings import Order
@@ -32,8 +32,7 @@ from capex.campaign.turns import Turns
 from capex.errors import CapexError, DamagedFile, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
-from capex.operators import inbox as requests
-from capex.run import load_episode
+from capex.run import control, load_episode
 from capex.run.files import write_bytes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
@@ -54,8 +53,9 @@ NEVER_ANSWERED = (
     " give the same command again"
 )
 Tell = Callable[[ev.Event], None]
-# By number: what a fork goes on from, and the memory that its origin was shown.
-Forks = Mapping[int, tuple[Begun, Memory]]
+# By number of an episode that resumes from a saved state: the extension that does so, and the
+# memory that its origin was shown.
+ResumedSlots = Mapping[int, tuple[ExtensionFactory, Memory]]
 
 
 @dataclass
@@ -73,7 +73,7 @@ class ChainRun:
     # Invalidated attempts that count, by start.
     counted: dict[int, int] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
-    forks: Forks | None = None  # what they go on from, where the chain holds forks
+    resumed: ResumedSlots | None = None  # where its episodes resume from saved states
     fitted: tuple[Memory, Memory] | None = None  # the last memory, and as it was sent
 
     @property
@@ -82,14 +82,22 @@ class ChainRun:
         return self.chain.path.name
 
     def job(self, slot: Slot) -> AttemptJob:
-        """What a worker is told to run."""
-        plan, memory, begun = self.plan, self.plan.memory, None
-        if self.forks is not None:
-            begun, recalled = self.forks[slot.start]
+        """The job of a slot for a worker."""
+        plan, memory = self.plan, self.plan.memory
+        extensions: tuple[ExtensionFactory, ...] = ()
+        if self.resumed is not None:
+            resume, recalled = self.resumed[slot.start]
+            extensions = (resume,)
             if self.method.memory == "chain" and not plan.remembers:
                 memory = recalled
         return AttemptJob(
-            self.chain, self.name, self.method, slot, self._fit(memory), plan.verdicts_seen, begun
+            self.chain,
+            self.name,
+            self.method,
+            slot,
+            self._fit(memory),
+            plan.verdicts_seen,
+            extensions=extensions,
         )
 
     def _fit(self, memory: Memory) -> Memory:
@@ -154,7 +162,7 @@ class Driver:
 
     def run(self, request: StopRequest) -> None:
         """Until everything is done, or it is asked to stop."""
-        requests.forget(self._path)
+        control.forget(self._path)
         try:
             if self._allocation is not None and self._allocation.last is not None:
                 self._tell(_allocated(self._allocation.last))
@@ -175,7 +183,7 @@ class Driver:
         finally:
             with contextlib.suppress(OSError):
                 (self._path / LIVE).unlink(missing_ok=True)
-                requests.forget(self._path)
+                control.forget(self._path)
 
     @property
     def why(self) -> str:
@@ -195,10 +203,10 @@ class Driver:
         if time.monotonic() - self._looked < REQUESTS_S:
             return
         self._looked = time.monotonic()
-        asked = requests.requested(self._path, "stop")
+        asked = control.requested(self._path, "stop")
         if asked is not None and not self.stopping:
             self._finish_what_runs(f"{asked.get('by')} asked for it")
-        self._held = not self.stopping and requests.requested(self._path, "pause") is not None
+        self._held = not self.stopping and control.requested(self._path, "pause") is not None
 
     def _finish_what_runs(self, reason: str) -> None:
         self.stopping = reason
@@ -257,7 +265,7 @@ class Driver:
     def _hear(self, message: Message) -> None:
         job, what = self._running[message.ticket], message.what
         run, slot = job.run, job.slot
-        if isinstance(what, Moved):
+        if isinstance(what, Progress):
             self._tell(ev.EpisodeMoved(run.key, slot.start, **vars(what)))
             return
         del self._running[message.ticket]

@@ -1,5 +1,5 @@
-"""The privileged expert as a demonstrator: the stand-in for a human source. Its chains are named
-WORLD--TASK--expert.
+"""The privileged expert as a demonstrator: scripted, in place of a human source. Its chains are
+named WORLD--TASK--expert.
 """
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capex import worlds
+from capex.method.context import Ended, EpisodeContext, Executed
 from capex.method.episode import Episode
 from capex.method.executor import Executor
-from capex.method.hooks import Ended, Executed, Hooks
 from capex.method.memory import Memory
-from capex.method.record import Turn, record_episode, record_waypoints
+from capex.method.record import EndReason, Turn, record_episode, record_waypoints
 from capex.method.recorder import Recorder
 from capex.models import Model
 from capex.plan import PLAN_MAX
@@ -28,26 +28,26 @@ class Expert:
     stand_in: bool = True
     model: Model | None = None
 
-    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
         """Plan and execute until success or the horizon; where a person judges, until the plan is
         empty.
         """
         plan = worlds.expert(env.spec.world)
-        asked = hooks.clock()
-        hooks.begin(env, start)
-        began = hooks.clock()
+        asked = context.clock()
+        context.reset(env, start)
+        began = context.clock()
         recorder = Recorder(env)
-        executor = Executor(env, subscribers=[recorder, hooks.tell], end_now=hooks.end_now)
+        executor = Executor(env, subscribers=[recorder, context.emit], end_now=context.end_now)
         turns: list[Turn] = []
-        while not (end := self._ended(env, executor, len(turns), hooks)):
+        while (end := self._ended(env, executor, len(turns), context)) is None:
             waypoints = plan(env, len(turns))[:PLAN_MAX]
             if not waypoints:
-                end = "done"
+                end = EndReason.DONE
                 break
             recorder.begin_plan()
             step, base = env.spec.horizon - executor.steps_left, env.robot_state().base
             outcomes = executor.execute(waypoints)
-            hooks.tell(Executed(tuple(outcomes)))
+            context.emit(Executed(tuple(outcomes)))
             rows = record_waypoints(waypoints, outcomes)
             turns.append(Turn(len(turns) + 1, step, 0, rows, len(rows), base=base))
         success = env.success()
@@ -63,16 +63,18 @@ class Expert:
             steps=env.spec.horizon - executor.steps_left,
             turns=tuple(turns),
         )
-        hooks.tell(Ended(record.end, success))
-        return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)
+        context.emit(Ended(record.end, success))
+        return Episode(record, recorder.steps, {}, context.clock() - began, began - asked)
 
     @staticmethod
-    def _ended(env: Env, executor: Executor, decisions: int, hooks: Hooks) -> str:
-        """Why the attempt is over, or nothing."""
+    def _ended(
+        env: Env, executor: Executor, decisions: int, context: EpisodeContext
+    ) -> EndReason | None:
+        """Why the attempt is over, if it is."""
         if env.success():
-            return "success"
-        if hooks.end_now():
-            return "operator"
+            return EndReason.SUCCESS
+        if context.end_now():
+            return EndReason.OPERATOR
         if executor.steps_left <= 0:
-            return "horizon"
-        return "decisions" if decisions >= EXPERT_DECISIONS else ""
+            return EndReason.HORIZON
+        return EndReason.DECISIONS if decisions >= EXPERT_DECISIONS else None

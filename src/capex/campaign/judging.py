@@ -4,20 +4,82 @@ committed, and a continued chain asks first for those that were left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from capex import worlds
-from capex.campaign.manifest import disown
+from capex.campaign.extensions import ExtensionFactory
+from capex.campaign.manifest import RIG_TASKS, disown
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
-from capex.operators import Operator, Question
-from capex.rigs.campaign_files import TASKS
+from capex.errors import CapexError, RigFault
+from capex.method.record import EndReason
+from capex.registry import CAMPAIGN_PEOPLE, load
 from capex.run import LoadedEpisode, load_chain, load_episode
 from capex.run.store import Chain, Run
-from capex.run.verdicts import append_verdict, read_verdict
+from capex.run.verdicts import Verdict, append_verdict, read_verdict
 from capex.worlds import Spec
+
+
+@dataclass(frozen=True)
+class Question:
+    """An attempt that waits for a verdict."""
+
+    episode_dir: Path
+    world: str
+    task: str
+    method: str
+    start: int
+    instruction: str
+    criterion: str  # of success, in words
+    rules: tuple[str, ...]  # those of the criterion that a reason may name as broken
+    end: EndReason
+    claimed_done: bool  # whether the model claimed that it was done
+
+
+class Judge(Protocol):
+    """Gives verdicts where a world cannot judge, and confirms that a rig is fine again."""
+
+    @property
+    def name(self) -> str:
+        """As verdicts name it."""
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether it is scripted."""
+
+    def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
+        """The rig stopped; whether it is fine again. False ends the campaign."""
+
+    def judge(self, question: Question) -> Verdict | None:
+        """The verdict on an attempt; None: later."""
+
+
+@dataclass(frozen=True)
+class People:
+    """The people of a campaign, or the scripted operator in their place."""
+
+    judge: Judge | None = None
+    named: str = ""  # as the manifest has it: person, scripted, or empty where nobody is needed
+    extensions: tuple[ExtensionFactory, ...] = ()
+
+
+def people_of(
+    settings: Settings,
+    specs: Mapping[tuple[str, str], Spec],
+    person: Judge | None,
+    open_dataset: Callable[..., Any] | None = None,
+) -> People:
+    """The people beside the worlds of a campaign; a setting that needs them elsewhere is
+    refused.
+    """
+    given = settings.operator is not None or settings.arrangements is not None
+    if not given and all(spec.success != "operator" for spec in specs.values()):
+        return People()
+    people: People = load(CAMPAIGN_PEOPLE)(settings, specs, person, open_dataset)
+    return people
+
 
 LATER = (
     "a person judges these attempts later (--judge later): memory learns no success or failure from"
@@ -26,7 +88,7 @@ LATER = (
 
 
 def refuse_without_operator(
-    settings: Settings, specs: Mapping[tuple[str, str], Spec], operator: Operator | None
+    settings: Settings, specs: Mapping[tuple[str, str], Spec], operator: Judge | None
 ) -> None:
     """A campaign whose chains wait for verdicts needs somebody who gives them, in this process."""
     names = [spec.name for spec in specs.values() if waits(settings, spec)]
@@ -65,7 +127,7 @@ def question(episode: LoadedEpisode) -> Question:
         criterion=criterion,
         rules=rules,
         end=record.end,
-        claimed_done=record.end == "done",
+        claimed_done=record.end is EndReason.DONE,
     )
 
 
@@ -78,7 +140,7 @@ def _criterion(episode: LoadedEpisode) -> tuple[str, tuple[str, ...]]:
         known = worlds.tasks(record.world).get(record.task)
     except CapexError:
         said: Any = Run(episode.path.parents[3]).manifest
-        for key in ("settings", "rigs", record.world, TASKS, record.task):
+        for key in ("settings", "rigs", record.world, RIG_TASKS, record.task):
             said = said.get(key) if isinstance(said, Mapping) else None
         row = said if isinstance(said, Mapping) else {}
         listed = row.get("rules")
@@ -87,7 +149,7 @@ def _criterion(episode: LoadedEpisode) -> tuple[str, tuple[str, ...]]:
     return (known.criterion, known.rules) if known is not None else ("", ())
 
 
-def ask(episode_dir: Path, operator: Operator) -> LoadedEpisode:
+def ask(episode_dir: Path, operator: Judge) -> LoadedEpisode:
     """Ask about an attempt; its verdict is on disk when this returns. Without one it stays
     unjudged.
     """
@@ -100,7 +162,7 @@ def ask(episode_dir: Path, operator: Operator) -> LoadedEpisode:
     return load_episode(episode_dir)
 
 
-def ask_first(chain: Chain, operator: Operator) -> None:
+def ask_first(chain: Chain, operator: Judge) -> None:
     """Ask for every verdict that a chain lacks, in its order, until the operator says later."""
     for episode in load_chain(chain).episodes:
         if episode.success is None and ask(episode.path, operator).verdict is None:

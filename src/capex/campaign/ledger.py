@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Protocol
 
 from capex.errors import BudgetExceeded, CapexError, Scope, dollars
-from capex.models import NO_TOKENS, Request, RequestAttempt, Usage, size
+from capex.models import NO_TOKENS, LedgerTotals, Request, RequestAttempt, Usage, size
 from capex.models.prices import Price, cost, worst_case
 from capex.run.pace import Rate, Turn
 
@@ -104,22 +104,6 @@ class Totals:
             self.unknown_billing + (lost == "unknown"),
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """For a record: cost_usd is a number, or null when it is not known; the known part stands
-        beside it.
-        """
-        counts = {
-            name: getattr(self, name)
-            for name in ("requests", "attempts", "missing_usage", "unknown_billing")
-        }
-        whole, known = self.cost_usd, None if self.unpriced else self.known_usd
-        return {
-            **counts,
-            "tokens": dict(vars(self.tokens)),
-            "cost_usd": None if whole is None else float(whole),
-            "known_cost_usd": None if known is None else float(known),
-        }
-
 
 class Spending(Protocol):
     """Where reservations and settlements go: the campaign's `Spend`, or a desk on another machine
@@ -184,11 +168,20 @@ class Ledger:
             raise ValueError("a campaign's dollar budget needs the campaign's Spend")
         self._campaign_limit = min(limits, default=None)
 
-    def as_json(self) -> dict[str, Any]:
-        """The totals for a record, and what is held at its worst case because its cost is not
-        known, if anything is.
-        """
-        return self.totals.as_json() | ({"held_usd": float(self._held)} if self._held else {})
+    def recorded(self) -> LedgerTotals:
+        """The totals for a record."""
+        totals = self.totals
+        whole, known = totals.cost_usd, None if totals.unpriced else totals.known_usd
+        return LedgerTotals(
+            totals.requests,
+            totals.attempts,
+            totals.missing_usage,
+            totals.unknown_billing,
+            totals.tokens,
+            None if whole is None else float(whole),
+            None if known is None else float(known),
+            float(self._held),
+        )
 
     @property
     def spent_usd(self) -> Decimal | None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from capex.campaign.ledger import Ledger
 from capex.errors import CapexError
+from capex.method.context import Committed, Deciding, Ended, Event, Passed, Remembered, Replied
 from capex.method.executor import Tick
-from capex.method.hooks import Committed, Deciding, Ended, Event, Passed, Remembered, Replied
 from capex.method.observation import command_text
 from capex.models import pictures
 from capex.models.redact import scrubbed_line, secrets

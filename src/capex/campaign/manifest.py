@@ -8,17 +8,15 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
-from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
-from capex.operators.arrangements import ARRANGEMENTS
-from capex.rigs.campaign_files import TASKS, copy_rigs, rig_texts
+from capex.registry import RIG_FILES, load
 from capex.run import origins
 from capex.run.files import TEMPORARY, write_json
 from capex.run.lineage import BRANCHED_FROM, branched_from
@@ -26,8 +24,24 @@ from capex.run.machine import fingerprint
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
 from capex.run.verdicts import OPINIONS, VERDICTS
 from capex.setting import as_flag
+from capex.worlds import RIG
 
 OPEN_LISTS = ("tasks", "arms", "rigs")  # a run may get more of these
+RIG_TASKS = "tasks"  # of a rig, in the settings of a run
+ARRANGEMENTS = "arrangements"  # of a run: the pictures that starts are matched to
+
+
+def rig_texts(worlds: Iterable[str]) -> dict[str, Any]:
+    """The rig files of the rigs among these worlds, as the manifest keeps them."""
+    rigs = [world for world in worlds if world.startswith(RIG)]
+    texts: dict[str, Any] = load(RIG_FILES).rig_texts(rigs) if rigs else {}
+    return texts
+
+
+def copy_rigs(run_dir: Path, worlds: Iterable[str]) -> None:
+    """Keep the files of the rigs among these worlds as they are when the run begins."""
+    if rigs := [world for world in worlds if world.startswith(RIG)]:
+        load(RIG_FILES).copy_rigs(run_dir, rigs)
 
 
 @dataclass(frozen=True)
@@ -165,12 +179,6 @@ def changes(
     arms are no change.
     """
     begun = manifest.get("settings", {})
-    # From before these were settings: what a request left open had the paper's values.
-    if "chat" in wanted and "chat" not in begun:
-        names = {f.name for f in fields(ChatSettings)}
-        sampling = begun.get("sampling", {})
-        asked = {k: v for k, v in sampling.items() if k in names and v is not None}
-        begun = {**begun, "chat": asdict(ChatSettings(**asked))}
     changed: list[Change] = []
     for name in sorted({*begun, *wanted} - set(OPEN_LISTS)):
         changed += _differences(name, begun.get(name), wanted.get(name))
@@ -179,8 +187,10 @@ def changes(
             changed += _differences(f"arms.{name}", begun["arms"][name], method)
     for world, now in sorted(wanted.get("rigs", {}).items()):
         if (before := begun.get("rigs", {}).get(world)) is not None:
-            both = before.get(TASKS, {}).keys() & now[TASKS].keys()
-            before, now = (r | {TASKS: {t: r[TASKS][t] for t in both}} for r in (before, now))
+            both = before.get(RIG_TASKS, {}).keys() & now[RIG_TASKS].keys()
+            before, now = (
+                r | {RIG_TASKS: {t: r[RIG_TASKS][t] for t in both}} for r in (before, now)
+            )
             changed += _differences(f"rigs.{world}", before, now)
     if price is not None and manifest.get("price") != price:
         changed += _differences("price", manifest.get("price"), price)
@@ -210,8 +220,8 @@ def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
     if "rigs" in wanted:
         rigs = {**wanted["rigs"], **held.get("rigs", {})}
         for world, rig in wanted["rigs"].items():
-            tasks_of_rig = {**rig[TASKS], **rigs[world][TASKS]}
-            rigs[world] = {**rigs[world], TASKS: tasks_of_rig}
+            tasks_of_rig = {**rig[RIG_TASKS], **rigs[world][RIG_TASKS]}
+            rigs[world] = {**rigs[world], RIG_TASKS: tasks_of_rig}
         extended["settings"]["rigs"] = rigs
         texts = rig_texts(world for world, _ in settings.tasks)
         extended["rigs"] = {**texts, **manifest.get("rigs", {})}
@@ -234,13 +244,13 @@ def _branch(
             f"{run.path} cannot be branched: another seed or another command has other starts;"
             " choose another --out"
         )
-    for known in _branch_folders(run, "fork") + _branch_folders(run, "branch"):
+    for known in _branch_folders(run):
         branch = find_run(known)
         if [o.run for o in origins(branch.manifest)[:1]] == [run.path.name] and not changes(
             branch.manifest, wanted, price
         ):
             return branch
-    number = len(_branch_folders(run, "branch")) + 1
+    number = len(_branch_folders(run)) + 1
     branch_dir = run.path.with_name(f"{run.path.name}-branch{number}")
     scratch = branch_dir.with_name(f"{TEMPORARY}{os.getpid()}-{branch_dir.name}")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -294,10 +304,10 @@ def _branch(
     return Run(branch_dir)
 
 
-def _branch_folders(run: Run, word: str) -> list[Path]:
-    """The runs beside a run that are named as its branches; they were -fork1 before."""
+def _branch_folders(run: Run) -> list[Path]:
+    """The runs beside a run that are named as its branches."""
     folders: list[Path] = []
-    while (folder := run.path.with_name(f"{run.path.name}-{word}{len(folders) + 1}")).exists():
+    while (folder := run.path.with_name(f"{run.path.name}-branch{len(folders) + 1}")).exists():
         folders.append(folder)
     return folders
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from capex import models, worlds
-from capex.analysis.priors import with_priors
 from capex.campaign import ceiling as ce
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
@@ -19,6 +18,7 @@ from capex.errors import CapexError
 from capex.method.presets import PRESETS, MethodSettings
 from capex.models import Model, ModelError, with_defaults
 from capex.models.prices import Price, load_prices, parse_price
+from capex.registry import WITH_PRIORS, load
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
@@ -56,7 +56,9 @@ def prepare(
     if named_by_user:
         _permit(names, file or {}, model)
     said = {**options, "model": named}
-    settings = with_priors(_as_begun(resolve(names, said, file, dry=dry, presets=presets)))
+    settings = _as_begun(resolve(names, said, file, dry=dry, presets=presets))
+    if settings.prior is not None or any(m.transfer for m in settings.methods):
+        settings = load(WITH_PRIORS)(settings)
     if isinstance(model, str) or model is None:
         asked = _make(settings, dry)
     else:  # it brings its own chat settings

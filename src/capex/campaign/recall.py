@@ -61,7 +61,5 @@ def forgotten(chain: LoadedChain, method: MethodSettings, position: int) -> str:
     lost = [d.path.name for d in chain.damaged if d.start is not None]
     if not lost or method.memory != "chain":
         return ""
-    recorded = {e.position for e in chain.episodes} | {
-        a.record.get("position") for a in chain.invalid
-    }
+    recorded = {e.position for e in chain.episodes} | {a.note.position for a in chain.invalid}
     return f"episode {lost[0]}" if any(p not in recorded for p in range(position)) else ""

@@ -24,10 +24,10 @@ from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
 from capex.campaign.settings import recorded_methods
 from capex.errors import CapexError, DamagedFile
-from capex.method.hooks import Limits
+from capex.method.context import Limits
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
-from capex.method.record import TAKEOVERS
+from capex.method.record import EndReason
 from capex.models import (
     AttemptObserver,
     Model,
@@ -43,8 +43,7 @@ from capex.models.attempts import repeat
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
 from capex.models.prices import parse_price
-from capex.operators.inbox import IN_RECORD
-from capex.operators.requests import Steered
+from capex.registry import REPEAT_REQUESTS, load
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
 from capex.run.files import read_json
 from capex.run.machine import fingerprint
@@ -258,15 +257,18 @@ def _difference(
     """Run one episode again in a scratch folder and compare."""
     record, steps_was = episode.record, read_steps(episode.path)
     recording = Recording(episode, blind)
-    clock = recording.clock if record.end == "time" else None
+    clock = recording.clock if record.end is EndReason.TIME else None
     if clock is not None and work.limits.wall_s is not None:
         work = replace(work, limits=replace(work.limits, wall_s=0.5))
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
         seen = episode.verdicts_seen
-        steered = Steered(record.extra.get(IN_RECORD, ()), record.extra.get(TAKEOVERS, ()))
-        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen, steered=steered)
+        steered = bool(record.messages or record.human_steps)
+        repeat = (load(REPEAT_REQUESTS)(record),) if steered else ()
+        job = AttemptJob(
+            chain, env.spec.name, method, slot, memory, seen, extensions=repeat, again=True
+        )
         outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why

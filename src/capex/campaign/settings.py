@@ -25,14 +25,26 @@ from capex.campaign.names import (
     readable,
 )
 from capex.errors import CapexError, UnknownName
-from capex.method.hooks import Limits
+from capex.method.context import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
 from capex.method.prompts import read_hints
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
-from capex.rigs.campaign_files import rig_contents
+from capex.registry import RIG_FILES, load
 from capex.run.pace import Rate
 from capex.setting import Setting, as_flag, declared
+from capex.worlds import RIG
+
+
+def rig_contents(tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The contents of the rig files among the worlds of these (world, task): records depend on
+    them.
+    """
+    if not any(world.startswith(RIG) for world, _ in tasks):
+        return {}
+    contents: dict[str, Any] = load(RIG_FILES).rig_contents(tasks)
+    return contents
+
 
 Order = Literal["interleave", "turn", "allocate"]
 Open = Literal["server"]  # a sampling setting that is left to the server
@@ -53,7 +65,7 @@ class Settings:
     arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=listed_names)] = "capex"
     """Arms by name, several with commas; they share the starts, in the same order: capex (default),
     base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment), and past
-    the paper capex-insist, capex-failures and capex-transfer."""
+    the paper capex-failures and capex-transfer."""
     prior: Annotated[str | None, Setting(metavar="RUN[,RUN..]", read=listed_names)] = None
     """Earlier runs whose labels of other tasks capex-transfer begins with (default: none)."""
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
@@ -245,7 +257,7 @@ OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setti
 
 def _identity(method: MethodSettings) -> dict[str, Any]:
     """A method for the manifest. Older runs lack the settings of `later`: absent means off."""
-    later = ("silent_decisions", "task_tau", "insist", "failures", "transfer", "priors")
+    later = ("silent_decisions", "task_tau", "failures", "transfer", "priors")
     return {k: v for k, v in asdict(method).items() if k not in later or v}
 
 

@@ -13,10 +13,11 @@ from rich.console import Console
 
 from capex.cli.console import console
 from capex.cli.keys import Keys
-from capex.operators import OperatorLeft, Standby
+from capex.errors import OperatorLeft
+from capex.operators import Standby
 from capex.operators.arrangements import Arrangement
 from capex.operators.arranging import exterior_images, match_view, scene_name
-from capex.operators.inbox import Ready, take_ready
+from capex.operators.inbox import SceneReady, pop_ready
 from capex.operators.matching import MatchView
 from capex.worlds import Env, Start
 
@@ -33,12 +34,12 @@ class TerminalArranger:
 
     def arrange(
         self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
-    ) -> Ready:
+    ) -> SceneReady:
         """Show the live scene over the stored one until Enter, or until somebody says in the studio
         that it is ready; returns the person's notes.
         """
         name = scene_name(start, standby)
-        take_ready(standby.run_dir, name)  # what was said before counts for nothing
+        pop_ready(standby.run_dir, name)  # what was said before counts for nothing
         with self.paused():
             view = match_view(start, arrangement, standby)
             explain = partial(self._explain, name, arrangement, view)
@@ -50,12 +51,12 @@ class TerminalArranger:
 
     def _until_ready(
         self, env: Env, standby: Standby, view: MatchView, name: str, explain: Callable[[], None]
-    ) -> Ready:
+    ) -> SceneReady:
         notes = ""
         while True:
             standby.check()
             difference = view.show(exterior_images(env))
-            if (said := take_ready(standby.run_dir, name)) is not None:
+            if (said := pop_ready(standby.run_dir, name)) is not None:
                 self._say(f"{said.by} says in the studio that the scene is ready")
                 return said
             key = self.keys.key_within("\nnrq", REFRESH_S)
@@ -63,7 +64,7 @@ class TerminalArranger:
                 if difference is not None:
                     score, changed = difference
                     self._say(f"difference {score:.3f}, {100 * changed:.0f} % of the pixels")
-                return Ready("", notes)
+                return SceneReady("", notes)
             if key in ("q", ""):
                 raise OperatorLeft
             if key == "n":

@@ -76,7 +76,7 @@ class Collect:
         ),
         "Method": (
             *("tau", "plan_max", "calibrated", "memory", "round_size", "references", "skeleton"),
-            *("insist", "failures", "prior"),
+            *("failures", "prior"),
             *("notes", "history", "locate", "base_motion", "image_size", "show_dollars", "prompt"),
             "hints",
         ),

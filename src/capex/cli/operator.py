@@ -10,16 +10,17 @@ from typing import Any
 
 from rich.console import Console
 
+from capex.campaign.judging import Question
 from capex.cli.arranging import TerminalArranger
 from capex.cli.keys import Keys
 from capex.cli.progress import paused
 from capex.cli.verdicts import TerminalJudge
 from capex.errors import RigFault
-from capex.operators import Question, Standby
+from capex.operators import Standby
 from capex.operators.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
-from capex.worlds.robots import one_robot, stop
+from capex.worlds.robots import RigEnv, one_robot
 
 LISTEN_S = 0.2
 
@@ -71,7 +72,8 @@ class TerminalOperator:
                 if key == "e":
                     ended.set()
                 elif key == "\n":
-                    stop(env)
+                    if isinstance(env, RigEnv):
+                        env.stop()
                 elif key == "":
                     return
 

@@ -270,11 +270,13 @@ def sentence(event: ev.Event, board: Board) -> str:
             )
         case ev.EpisodeEnded():
             line, e = board.lines[event.chain], event.summary
-            what = f"start {start_text(e.number)}" if e.fork is None else f"fork {e.number}"
+            kind, number = ("start", start_text(e.number)), ("fork", str(e.number))
+            what = " ".join(kind if e.resumed is None else number)
             words = {True: "success", False: f"no success ({e.end})", None: "to be judged"}
             cost = "" if e.cost_usd is None else f", ${e.cost_usd:.2f}"
-            slow = f"\n{e.rig['slow']}" if e.rig and "slow" in e.rig else ""
-            helped = " with a person's help, not counted" if e.driven_steps else ""
+            warnings = (v.get("slow") for v in e.extensions.values() if isinstance(v, dict))
+            slow = "".join(f"\n{warning}" for warning in warnings if warning)
+            helped = " with a person's help, not counted" if e.human_steps else ""
             return (
                 f"{event.chain} {what}: {words[e.success]}{helped}, {e.steps} steps,"
                 f" {e.decisions} decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"

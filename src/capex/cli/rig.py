@@ -24,7 +24,7 @@ from capex.plan import LEG_M, ArmTarget, Waypoint
 from capex.pose import Array, Pose
 from capex.rigs import rig_world
 from capex.rigs.cameras.calibration import CameraPose, places, solve_pose
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.opening import open_arms
 from capex.rigs.rigfile import CameraEntry, Corner, RigFile
 from capex.rigs.where import ArmAt, look, look_long, wait_until_it_floats
@@ -124,7 +124,7 @@ class RigCalibrate:
         """Move, ask, solve, print."""
         rig = _rig(self.file)
         env = worlds.make(f"{RIG}{self.file.removeprefix(RIG)}:{next(iter(rig.tasks))}")
-        assert isinstance(env, RigEnv)
+        assert isinstance(env, RigFileEnv)
         try:
             solved = calibrate(env, self.camera, self._asked(), self.pictures, self.mark)
         except KeyboardInterrupt:
@@ -184,7 +184,7 @@ def _print_lines(arms: Sequence[ArmAt]) -> None:
 
 
 def calibrate(
-    env: RigEnv, camera: str, ask: Asked, pictures: Path, mark: Corner | None = None
+    env: RigFileEnv, camera: str, ask: Asked, pictures: Path, mark: Corner | None = None
 ) -> CameraPose:
     """Move the tip that a camera sees, or rides on, to eight places; solve for its pose."""
     env.spec.camera(camera)
@@ -213,7 +213,7 @@ def calibrate(
     return solve_pose(points, seen, intrinsics)
 
 
-def _move(env: RigEnv, arm: str, place: Corner) -> Pose:
+def _move(env: RigFileEnv, arm: str, place: Corner) -> Pose:
     """Lead a tip to a place in legs that the executor takes; where it ended is measured."""
     begin = env.robot_state().arms[arm].T_base_tip.position_m
     legs = max(1, int(np.ceil(np.linalg.norm(np.array(place) - begin) / LEG_M)))
@@ -226,7 +226,7 @@ def _move(env: RigEnv, arm: str, place: Corner) -> Pose:
     return env.robot_state().arms[arm].T_base_tip
 
 
-def _save(env: RigEnv, camera: str, path: Path) -> None:
+def _save(env: RigFileEnv, camera: str, path: Path) -> None:
     from PIL import Image
 
     Image.fromarray(env.observe([camera])[camera]).save(path)

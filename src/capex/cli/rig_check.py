@@ -11,7 +11,7 @@ from capex import worlds
 from capex.cli.console import console
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError, RigFault
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.preflight import check_dry, force_is_quiet
 from capex.rigs.where import near_limits
 from capex.worlds import Start
@@ -26,7 +26,7 @@ def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
     if not task:
         task = next(iter(worlds.tasks(world)))
     env = worlds.make(f"{world}:{task}")
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     if not 0 <= start < env.spec.starts:
         raise CapexError(f"--start: there is no start {start} of {env.spec.name}")
     simulated = bool(env.rig.room)  # nobody can be hurt, and nobody needs to agree
@@ -61,7 +61,7 @@ def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
         env.close()
 
 
-def _lift(env: RigEnv, *, simulated: bool, asks: bool) -> None:
+def _lift(env: RigFileEnv, *, simulated: bool, asks: bool) -> None:
     """Before anything is held: have an arm that lies at its joints' limits lifted, by a person or
     by the simulated one. What is still too near afterwards is a rule's to say.
     """

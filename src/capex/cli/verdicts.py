@@ -15,11 +15,10 @@ from string import ascii_lowercase
 
 from rich.console import Console
 
-from capex.campaign.judging import question
+from capex.campaign.judging import Question, question
 from capex.cli.console import console
 from capex.cli.keys import Keys
 from capex.errors import CapexError
-from capex.operators import Question
 from capex.run import load_episode, load_run
 from capex.run.files import now
 from capex.run.summary import summarize

@@ -154,14 +154,14 @@ def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
     try:
         if impossible := _impossible(env.spec):
             return _refused(impossible, episode)
-        if record.driven_steps:
-            return _refused(driven(record.driven_steps), episode)
+        if record.human_steps:
+            return _refused(driven(record.human_steps), episode)
         env.reset(Start(record.task, record.start, record.seed))
         if env.spec.can_save and (header := env.save_state().header) != str(steps["header"]):
             then = f"it was recorded as {steps['header']}"
             return _refused(f"{then}; this version of the world has {header}", episode)
         # States that were shown, not simulated, lack the solver's and the controller's numbers.
-        exact = env.spec.exact_replay and env.spec.can_save and not record.extra.get("shown")
+        exact = env.spec.exact_replay and env.spec.can_save and not record.recorded
         return _judge(env, episode, steps, _elsewhere(recorded_on), exact=exact)
     finally:
         env.close()

@@ -74,8 +74,12 @@ def project_plan(turn: Turn, tips: Tips, camera: CameraModel | None) -> tuple[Dr
 
 
 def _stopped_at(camera: CameraModel, row: WaypointRecord, arm: str) -> Point | None:
-    tip = row.tips.get(arm, {}).get("position_m")
-    return _project(camera, tip) if fate(row.status) == "stopped" else None
+    tip = row.tips.get(arm)
+    return (
+        _project(camera, None if tip is None else tip.position_m)
+        if fate(row.status) == "stopped"
+        else None
+    )
 
 
 def _project(camera: CameraModel, point_m: Sequence[float] | Array | None) -> Point | None:

@@ -162,10 +162,10 @@ def select_failures(
     for attempt in _asked_for(attempts, filters):
         if isinstance(attempt, Candidate) and attempt.summary.success is False:
             still = attempt.summary.steps == 0
-            forked = attempt.summary.fork is not None and not filters.forks
+            forked = attempt.summary.resumed is not None and not filters.forks
             reason = FORKED if forked else "the robot never moved" if still else ""
-            if attempt.summary.driven_steps:
-                reason = driven(attempt.summary.driven_steps)
+            if attempt.summary.human_steps:
+                reason = driven(attempt.summary.human_steps)
             reason = reason or _unreadable(attempt)
             reason = reason or _repeated(attempt, motions)
             if reason:
@@ -289,10 +289,10 @@ def _failed(attempt: Candidate) -> str:
 def _refusal(attempt: Candidate, filters: Filters) -> str:
     """Why a success is not taken, or nothing."""
     e, f = attempt.summary, filters
-    if e.fork is not None and not f.forks:
+    if e.resumed is not None and not f.forks:
         return FORKED
-    if e.driven_steps:
-        return driven(e.driven_steps)
+    if e.human_steps:
+        return driven(e.human_steps)
     if not attempt.certified and not attempt.judge and not f.uncertified:
         return attempt.uncertified
     if f.min_steps is not None and e.steps < f.min_steps:

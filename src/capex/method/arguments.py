@@ -20,7 +20,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.defects: list[str] = []
-        self.mended: list[str] = []
+        self.repairs: list[str] = []
         self.where = ""
 
     def defect(self, sentence: str) -> None:
@@ -30,8 +30,8 @@ class Reader:
 
     def note(self, sentence: str) -> None:
         text = f"{self.where}{sentence}"
-        if len(self.mended) < NOTES_SHOWN and text not in self.mended:
-            self.mended.append(text)
+        if len(self.repairs) < NOTES_SHOWN and text not in self.repairs:
+            self.repairs.append(text)
 
     def object(self, arguments: str, tool: str) -> Mapping[str, Any] | None:
         """The arguments as an object, or None with a defect."""

@@ -11,21 +11,39 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from capex.errors import BudgetExceeded
-from capex.method.commit import committed, planned_again
+from capex.method.calibrator import Calibrator
+from capex.method.commit import committed
+from capex.method.context import (
+    NO_CONTEXT,
+    Committed,
+    Deciding,
+    Ended,
+    EpisodeContext,
+    Executed,
+    Remembered,
+)
 from capex.method.dialogue import Dialogue, TimeOver
 from capex.method.episode import Episode
-from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks, Remembered
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import MethodSettings
-from capex.method.record import record_episode, record_waypoints
+from capex.method.record import (
+    EndReason,
+    EpisodeRecord,
+    Silence,
+    Turn,
+    record_episode,
+    record_waypoints,
+)
 from capex.method.state import EpisodeState
 from capex.method.transfer import prior_at
 from capex.models import Model, with_defaults
+from capex.plan import Plan
 from capex.worlds import Env, Start
 
 DRIVEN = "I drove the robot myself for {} control steps. Go on from here."
@@ -46,12 +64,13 @@ class ModelDemonstrator:
 
     @property
     def stand_in(self) -> bool:
-        """Whether the model is a stand-in."""
+        """Whether the model is scripted."""
         return self.model.stand_in
 
-    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
         """One episode by the paper's algorithm."""
-        return run_episode(env, start, hooks.wrap_model(self.model), self.method, memory, hooks)
+        model = context.wrap_model(self.model)
+        return run_episode(env, start, model, self.method, memory, context)
 
 
 def run_episode(
@@ -60,125 +79,161 @@ def run_episode(
     model: Model,
     method: MethodSettings,
     memory: Memory,
-    hooks: Hooks = NO_HOOKS,
+    context: EpisodeContext = NO_CONTEXT,
 ) -> Episode:
-    """Run one attempt from a start with what memory knows so far."""
+    """Run one attempt from a start with the memory of earlier episodes."""
     method, model = method.at(env.spec.name), with_defaults(model)
-    asked = hooks.clock()
-    hooks.begin(env, start)
-    began = hooks.clock()
-    state = EpisodeState(env, method, hooks)
-    if (prefix := hooks.prefix) is not None:
+    asked = context.clock()
+    context.reset(env, start)
+    began = context.clock()
+    state = EpisodeState(env, method, context)
+    if (prefix := context.prefix) is not None:
         state.resume(prefix)
-    prior = prior_at(method.priors, env.spec.name)
-    trust = memory.calibrator(method, env.spec.name)
-    context = build(
+    calibrator = memory.calibrator(method, env.spec.name)
+    shown = build(
         memory,
         method,
         env.spec,
         start.index,
         env.scene,
-        weights=trust.weights,
-        hints=hooks.hints,
-        template=hooks.template,
+        weights=calibrator.weights,
+        hints=context.hints,
+        template=context.template,
         json_form=model.tools_in_text,
     )
-    shown = context.skeleton_text, context.references, context.labels, trust.weights
-    hooks.tell(Remembered(*shown))
-    wall_s = hooks.limits.wall_s
+    remembered = shown.skeleton_text, shown.references, shown.labels, calibrator.weights
+    context.emit(Remembered(*remembered))
+    wall_s = context.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s
-    dialogue = Dialogue(env, model, method, context.system, hooks, until)
+    dialogue = Dialogue(env, model, method, shown.system, context, until)
     images: Mapping[str, bytes] = {}  # at the first decision
-    end = ""
-    while not end:
-        driven = 0
-        while (person := hooks.take_over(len(state.turns) + 1)) is not None:
-            driven += state.hand_over(person)
-        if driven and (end := _ended(env, method, state, hooks, hooks.clock() - began)):
+
+    def ended() -> EndReason | None:
+        return _ended(env, method, state, context, context.clock() - began)
+
+    end: EndReason | None = None
+    while end is None:
+        end, message = _intervene(state, context, ended)
+        if end is not None:
             break
-        words = hooks.heed(len(state.turns) + 1)
-        if driven:
-            words = f"{DRIVEN.format(driven)} {words}".strip()
-        observation = state.observe(hooks.ledger, words)
+        observation = state.observe(context.ledger, message)
         images = images or observation.images
-        hooks.tell(Deciding(len(state.turns) + 1, observation))
+        context.emit(Deciding(len(state.turns) + 1, observation))
         try:
-            decision = dialogue.decide(observation, context.pictures)
+            decision = dialogue.decide(observation, shown.pictures)
         except BudgetExceeded as spent:
             if spent.scope == "campaign" or spent.by_losses:  # says nothing about the model
                 raise
-            end = "cost"
+            end = EndReason.COST
             break
         except TimeOver:
-            end = "time"
+            end = EndReason.TIME
             break
         turn = state.begin(decision)
         plan = decision.act.plan if decision.act is not None else None
-        if plan is None or hooks.end_now():
+        if plan is None or context.end_now():
             state.end_turn(turn)
-            end = "done" if plan is None and decision.act is not None else ""
+            end = EndReason.DONE if plan is None and decision.act is not None else None
         else:
-            rows = state.features(plan)
-            trusted: list[float | None] = [None] * len(rows)
-            if method.confidence:
-                trusted = trust.predict(rows, [w.confidence for w in plan.waypoints])
-            again = planned_again(plan.waypoints, state.deferred()) if method.insist else ()
-            count = committed(trusted, method.tau, again)
-            targets = tuple(state.executor.clamp(plan.waypoints))
-            hooks.tell(Committed(plan, count, tuple(trusted), targets))
-            outcomes = state.execute(plan, count)
-            hooks.tell(Executed(tuple(outcomes)))
-            labelled = record_waypoints(plan.waypoints, outcomes, trusted, rows)
-            state.end_turn(replace(turn, waypoints=labelled, committed=count), outcomes)
-        end = end or _ended(env, method, state, hooks, hooks.clock() - began)
+            _execute(plan, turn, state, method, calibrator, context)
+        end = end or ended()
     success = env.success()
-    hooks.tell(Ended(end, success))
-    totals = hooks.ledger.as_json() if hooks.ledger is not None else {}
-    extra: dict[str, object] = {
-        "labels_before": context.labels,
-        "weights": None if trust.weights is None else list(trust.weights),
-        "ledger": {k: v for k, v in totals.items() if k not in ("cost_usd", "requests")},
-    }
-    if prior is not None:
-        extra["prior_mean"] = prior.mean.tolist()
-    if end == "silent":
-        extra["silent"] = {"reason": SILENT.format(state.silent), "said": dialogue.said}
-    record = record_episode(
-        env,
-        start,
-        images,
-        arm=method.name,
-        model=model.name,
-        stand_in=model.stand_in,
-        success=success,
-        end=end,
-        steps=state.steps,
-        turns=tuple(state.turns),
-        requests=dialogue.requests,
-        cost_usd=totals.get("cost_usd"),
-        extra=extra,
-    )
+    context.emit(Ended(end, success))
+    known = {"arm": method.name, "model": model.name, "stand_in": model.stand_in, "end": end}
+    known |= {"success": success, "labels_before": shown.labels, "weights": calibrator.weights}
+    if (prior := prior_at(method.priors, env.spec.name)) is not None:
+        known["prior_mean"] = tuple(prior.mean.tolist())
+    record = _record(env, start, images, state, dialogue, context, known)
     if prefix is not None:  # the start's pictures are those of its origin
         record, images = replace(record, images=prefix.record.images), {}
     pictures = {hashlib.sha256(png).hexdigest(): png for png in images.values()}
-    return Episode(record, state.recorder.steps, pictures, hooks.clock() - began, began - asked)
+    return Episode(record, state.recorder.steps, pictures, context.clock() - began, began - asked)
+
+
+def _intervene(
+    state: EpisodeState, context: EpisodeContext, ended: Callable[[], EndReason | None]
+) -> tuple[EndReason | None, str]:
+    """Let people act before the next decision: why the episode ended by that, if it did, and the
+    message for the model.
+    """
+    driven, message = 0, ""
+    while (intervention := context.before_decision(len(state.turns) + 1)) is not None:
+        if intervention.drive is None:
+            message = intervention.message
+            break
+        driven += state.hand_over(intervention.drive)
+        if driven and (end := ended()) is not None:
+            return end, ""
+    return None, f"{DRIVEN.format(driven)} {message}".strip() if driven else message
+
+
+def _execute(
+    plan: Plan,
+    turn: Turn,
+    state: EpisodeState,
+    method: MethodSettings,
+    calibrator: Calibrator,
+    context: EpisodeContext,
+) -> None:
+    """Predict, commit, execute, label."""
+    rows = state.features(plan)
+    predicted: list[float | None] = [None] * len(rows)
+    if method.confidence:
+        predicted = calibrator.predict(rows, [w.confidence for w in plan.waypoints])
+    count = committed(predicted, method.tau)
+    targets = tuple(state.executor.clamp(plan.waypoints))
+    context.emit(Committed(plan, count, tuple(predicted), targets))
+    outcomes = state.execute(plan, count)
+    context.emit(Executed(tuple(outcomes)))
+    labelled = record_waypoints(plan.waypoints, outcomes, predicted, rows)
+    state.end_turn(replace(turn, waypoints=labelled, committed=count), outcomes)
+
+
+def _record(
+    env: Env,
+    start: Start,
+    images: Mapping[str, bytes],
+    state: EpisodeState,
+    dialogue: Dialogue,
+    context: EpisodeContext,
+    known: Mapping[str, Any],
+) -> EpisodeRecord:
+    """The record of an episode, with the fields of its extensions."""
+    totals = context.ledger.recorded() if context.ledger is not None else None
+    silent = None
+    if known["end"] is EndReason.SILENT:
+        silent = Silence(SILENT.format(state.silent), dialogue.last_words)
+    return record_episode(
+        env,
+        start,
+        images,
+        steps=state.steps,
+        turns=tuple(state.turns),
+        requests=dialogue.requests,
+        cost_usd=None if totals is None else totals.cost_usd,
+        ledger=totals,
+        silent=silent,
+        human_steps=state.human_steps,
+        **known,
+    )
 
 
 def _ended(
-    env: Env, method: MethodSettings, state: EpisodeState, hooks: Hooks, elapsed_s: float
-) -> str:
-    """Why the episode is over, or nothing."""
-    limits = hooks.limits
+    env: Env, method: MethodSettings, state: EpisodeState, context: EpisodeContext, elapsed_s: float
+) -> EndReason | None:
+    """Why the episode is over, if it is."""
+    limits = context.limits
     if env.success():
-        return "success"
-    if hooks.end_now():
-        return "operator"
+        return EndReason.SUCCESS
+    if context.end_now():
+        return EndReason.OPERATOR
     if state.executor.steps_left <= 0:
-        return "horizon"
+        return EndReason.HORIZON
     if method.silent_decisions and state.silent >= method.silent_decisions:
-        return "silent"
+        return EndReason.SILENT
     if len(state.turns) >= method.decisions:
-        return "decisions"
+        return EndReason.DECISIONS
     if limits.steps is not None and state.steps >= limits.steps:
-        return "steps"
-    return "time" if limits.wall_s is not None and elapsed_s >= limits.wall_s else ""
+        return EndReason.STEPS
+    over = limits.wall_s is not None and elapsed_s >= limits.wall_s
+    return EndReason.TIME if over else None

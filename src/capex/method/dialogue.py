@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from capex.method.hooks import Hooks, Replied
+from capex.method.context import EpisodeContext, Replied
 from capex.method.observation import Observation
 from capex.method.perception import Sight, describe
 from capex.method.presets import MethodSettings
@@ -70,21 +70,21 @@ class Dialogue:
         model: Model,
         method: MethodSettings,
         system: str,
-        hooks: Hooks,
+        context: EpisodeContext,
         until: float,
     ):
-        """`until`: when the episode's time is over, by the clock of the hooks."""
+        """`until`: when the episode's time is over, by the clock of the context."""
         self._env, self._model, self._rounds = env, model, method.rounds
-        self._hooks, self._observer, self._until = hooks, hooks.observer, until
+        self._context, self._observer, self._until = context, context.observer, until
         self._face = interface(env.spec, method)
         self._request = Request(
-            system, (), schemas(self._face), hooks.sampling, cache_key=hooks.cache_key
+            system, (), schemas(self._face), context.sampling, cache_key=context.cache_key
         )
         self.requests = 0
         self._last: Reply | None = None
 
     @property
-    def said(self) -> str:
+    def last_words(self) -> str:
         """The beginning of what the model said last."""
         return "" if self._last is None else _words(self._last)
 
@@ -96,9 +96,9 @@ class Dialogue:
         located: list[LocatedPoint] = []
         sight = Sight(self._env, self._face.cameras)
         reason, silent = "no act", True
-        deadline = self._hooks.clock() + DECISION_DEADLINE_S
+        deadline = self._context.clock() + DECISION_DEADLINE_S
         for number in range(1, self._rounds + 1):
-            last, now = number == self._rounds, self._hooks.clock()
+            last, now = number == self._rounds, self._context.clock()
             if number > 1 and now >= self._until:
                 raise TimeOver
             forced = self._model.forces_calls
@@ -130,12 +130,12 @@ class Dialogue:
         try:
             reply = self._model.complete(request, self._observer)
         except ModelError as error:
-            if error.kind == "timeout" and self._hooks.clock() >= self._until - RINGS_EARLY_S:
+            if error.kind == "timeout" and self._context.clock() >= self._until - RINGS_EARLY_S:
                 raise TimeOver from error
             raise
         self.requests += 1
         self._last = reply
-        self._hooks.tell(Replied(reply))
+        self._context.emit(Replied(reply))
         return reply
 
     def _read(

@@ -1,4 +1,4 @@
-"""What an attempt returns, and who makes one."""
+"""The result of an attempt, and the interface of everything that makes one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from capex.method.hooks import Hooks
+from capex.method.context import EpisodeContext
 from capex.method.memory import Memory
 from capex.method.record import EpisodeRecord
 from capex.models import Model
@@ -28,7 +28,7 @@ class Episode:
 
 
 class Demonstrator(Protocol):
-    """Whoever makes episodes: a model, the privileged expert, a person's recording, a student."""
+    """Produces episodes: a model, the privileged expert, a person's recording, a student."""
 
     @property
     def name(self) -> str:
@@ -36,11 +36,11 @@ class Demonstrator(Protocol):
 
     @property
     def stand_in(self) -> bool:
-        """Whether it is neither a foundation model nor a person."""
+        """Whether it is scripted: neither a foundation model nor a person."""
 
     @property
     def model(self) -> Model | None:
         """The model that it asks, if it asks one."""
 
-    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
         """One episode from a start; a simulator or model error leaves as an exception."""

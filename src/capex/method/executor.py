@@ -17,8 +17,21 @@ import numpy as np
 
 from capex.errors import UnknownName, Unsupported
 from capex.method import motion as mo
-from capex.method.motion import REACHED_M, REACHED_RAD, ClampedTarget, Motion, Status, norm, shorten
-from capex.method.told import CLOSED_BELOW_M, OPEN_TOLERANCE_M, Told
+from capex.method.motion import (
+    CLOSED_BELOW_M,
+    CONTINUES,
+    GRIPPER_STILL_RUNS,
+    NOT_RUN,
+    OPEN_TOLERANCE_M,
+    REACHED_M,
+    REACHED_RAD,
+    ClampedTarget,
+    GripperCommandState,
+    Motion,
+    WaypointStatus,
+    norm,
+    shorten,
+)
 from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
 from capex.pose import Array, PlanarPose, Pose, angle_between, rotation_vector, wrap
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
@@ -31,10 +44,6 @@ GRIPPER_STEPS_MIN, GRIPPER_STEPS_MAX = 10, 20
 GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = 0.0005, 5
 BASE_REACHED_M, BASE_REACHED_RAD = 0.005, 0.01
 BASE_GAIN_PER_S = 4.0
-
-CONTINUES: tuple[Status, ...] = ("reached", "gripper", "base")
-SKIPPED = "{} skipped ({})"  # a gripper command, and why
-GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact")
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class Tick:
 class Outcome:
     """What became of one waypoint."""
 
-    status: Status
+    status: WaypointStatus
     report: str
     label: Literal[0, 1] | None  # the paper's reach label; None where nothing can be said
     steps: int
@@ -62,22 +71,23 @@ class Outcome:
     contacts: tuple[Contact, ...] = ()
     # measured forward, left and turn, in the base frame at its beginning
     base_moved: tuple[float, float, float] | None = None
+    skipped: tuple[str, ...] = ()  # arms whose gripper command was skipped
 
 
 class _Ended(Exception):
-    def __init__(self, status: Status):
-        self.status: Status = status
+    def __init__(self, status: WaypointStatus):
+        self.status: WaypointStatus = status
 
 
 class Executor:
-    """Runs committed waypoints; remembers what each hand was told, for "keep" and "close"."""
+    """Runs committed waypoints; `commands` keeps the last commands, for "keep" and "close"."""
 
     def __init__(
         self,
         env: Env,
         *,
         steps_left: int | None = None,
-        told: Told | None = None,
+        commands: GripperCommandState | None = None,
         subscribers: Sequence[Callable[[Tick], None]] = (),
         end_now: Callable[[], bool] = lambda: False,
         passed: Callable[[int, Outcome], object] = lambda place, outcome: None,  # a waypoint ran
@@ -85,23 +95,25 @@ class Executor:
         self._env, self._subscribers, self._end_now = env, tuple(subscribers), end_now
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms, self._state = {a.name: a for a in env.spec.arms}, env.robot_state()
-        self.told = told or Told.at(env.spec.arms, self._state)
+        self.commands = commands or GripperCommandState.at(env.spec.arms, self._state)
         self._waypoint, self._passed = 0, passed
         self._guarded: Counter[str] = Counter()  # ticks of this waypoint, by the guard's phrase
 
     def retrace(self, waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome]) -> None:
-        """Take in a plan that once ran from the present state: what it told the hands."""
+        """Take in the commands of a plan that once ran from the present state."""
         self._state = self._env.robot_state()
         rows = zip(waypoints, self.clamp(waypoints), outcomes, strict=True)
         for waypoint, targets, outcome in rows:
-            if outcome.status in ("not executed", "deferred"):
+            if outcome.status in NOT_RUN:
                 break
             if waypoint.base is None:
-                self.told.turn({name: target.rotation for name, target in targets.items()})
+                self.commands.command_rotation(
+                    {name: target.rotation for name, target in targets.items()}
+                )
             if outcome.status in GRIPPER_STILL_RUNS:
                 for name, word in waypoint.gripper_words.items():
-                    skipped = self._named(name, SKIPPED.format(word, ""))[:-1] in outcome.report
-                    self.told.act(name, word, skipped=skipped)
+                    skipped = name in outcome.skipped
+                    self.commands.command_gripper(name, word, skipped=skipped)
 
     def go_on(self, steps_left: int) -> None:
         """From the present state, after what was retraced."""
@@ -122,9 +134,11 @@ class Executor:
         ):
             if k >= len(waypoints):
                 report = "not executed (deferred: low confidence)"
-                outcomes.append(Outcome("deferred", report, None, 0, targets, self._tips()))
+                outcomes.append(
+                    Outcome(WaypointStatus.DEFERRED, report, None, 0, targets, self._tips())
+                )
             elif stopped or self.steps_left <= 0:
-                status: Status = "not executed"
+                status = WaypointStatus.NOT_EXECUTED
                 outcomes.append(Outcome(status, status, None, 0, targets, self._tips()))
             else:
                 self._waypoint = k
@@ -138,7 +152,7 @@ class Executor:
         before it (the first: from the tip).
         """
         previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
-        rotation = self.told.kept(self._state)
+        rotation = self.commands.kept_rotations(self._state)
         boxes = {n: np.asarray(self._env.spec.workspace_of(n)) for n in self._arms}
         clamped = []
         for waypoint in waypoints:
@@ -170,9 +184,10 @@ class Executor:
     def _run(self, waypoint: Waypoint, targets: dict[str, ClampedTarget]) -> Outcome:
         steps_before, began = self.steps_left, self._state
         self._guarded.clear()
-        motion = Motion("gripper", "")
+        motion = Motion(WaypointStatus.GRIPPER, "")
         label: Literal[0, 1] | None = None
         notes = mo.clamp_notes(targets)
+        skipped: list[str] = []
         try:
             if waypoint.base is not None:
                 motion = self._drive(waypoint.base)
@@ -181,12 +196,13 @@ class Executor:
                 # before the gripper acts: what it then touches says nothing about the motion
                 label = self._label(motion, began)
             if motion.status in GRIPPER_STILL_RUNS:
-                notes += self._act_grippers(waypoint.targets)
+                done, skipped = self._act_grippers(waypoint.targets)
+                notes += done
         except _Ended as ended:
             # A motion that was cut short has no label; one that had ended before its gripper
             # command ended the episode keeps its own.
             motion = Motion(ended.status, self._ended_text(ended.status))
-            if ended.status == "guard stop" and targets:
+            if ended.status == WaypointStatus.GUARD_STOP and targets:
                 motion.errors = self._errors(targets)
                 label = 0 if label is None else label
         notes += mo.guard_notes(self._guarded)
@@ -195,37 +211,50 @@ class Executor:
         off_m, off_rad = motion.errors or (None, None)
         contacts, moved = tuple(sorted(motion.contacts, key=str)), motion.base_moved
         return Outcome(
-            motion.status, report, label, steps, targets, tips, off_m, off_rad, contacts, moved
+            motion.status,
+            report,
+            label,
+            steps,
+            targets,
+            tips,
+            off_m,
+            off_rad,
+            contacts,
+            moved,
+            tuple(skipped),
         )
 
-    def _ended_text(self, status: Status) -> str:
-        if status == "guard stop":
+    def _ended_text(self, status: WaypointStatus) -> str:
+        if status == WaypointStatus.GUARD_STOP:
             return f"stopped by the guard: {self._state.stopped}"
-        texts = {"terminal": "terminal", "ended": "cut short by the operator"}
+        texts = {
+            WaypointStatus.TERMINAL: "terminal",
+            WaypointStatus.ENDED: "cut short by the operator",
+        }
         return texts.get(status, "cut short: no control steps left")
 
     def _label(self, motion: Motion, began: RobotState) -> Literal[0, 1] | None:
         """1: reached, or stalled within 1 cm without a contact that was not there before; 0: kept
         from it; None: no motion to judge.
         """
-        if motion.status == "reached":
+        if motion.status == WaypointStatus.REACHED:
             return 1
-        if motion.status in ("stalled", "finger contact"):
+        if motion.status in (WaypointStatus.STALLED, WaypointStatus.FINGER_CONTACT):
             before = {n: arm.hand_contacts for n, arm in began.arms.items()}
             touched_anew = any(mo.loose_contacts(self._state, n) - before[n] for n in self._arms)
             near = motion.errors is not None and motion.errors[0] <= LABEL_STALL_M
             return 1 if near and not touched_anew else 0
-        return 0 if motion.status in ("contact", "timeout") else None
+        return 0 if motion.status in (WaypointStatus.CONTACT, WaypointStatus.TIMEOUT) else None
 
     def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
         """Servo all targeted arms until they are there, or stall, touch something or time out."""
-        self.told.turn({name: target.rotation for name, target in targets.items()})
+        self.commands.command_rotation({name: target.rotation for name, target in targets.items()})
         known = self._state.contacts
         progress = mo.MotionProgress()
         for step in range(MOTION_STEPS_MAX + 1):
             errors = self._errors(targets)
             if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
-                return Motion("reached", "reached", errors)
+                return Motion(WaypointStatus.REACHED, "reached", errors)
             if step == MOTION_STEPS_MAX:
                 break
             progress.add(*errors)
@@ -234,8 +263,12 @@ class Executor:
             pace = self._ticks_to_go(targets) if len(targets) > 1 else None
             self._step({n: self._servo(n, t, pace) for n, t in targets.items()})
             if fresh := self._state.contacts - known:
-                return Motion("contact", mo.contact_text(fresh), self._errors(targets), fresh)
-        return Motion("timeout", f"timeout {self._distance_text(targets, errors)}", errors)
+                return Motion(
+                    WaypointStatus.CONTACT, mo.contact_text(fresh), self._errors(targets), fresh
+                )
+        return Motion(
+            WaypointStatus.TIMEOUT, f"timeout {self._distance_text(targets, errors)}", errors
+        )
 
     def _errors(self, targets: Mapping[str, ClampedTarget]) -> tuple[float, float]:
         """Largest position and rotation error over the targeted arms."""
@@ -266,7 +299,7 @@ class Executor:
         if pace is not None:
             way_m, way_rad = way_m / pace, way_rad / pace
         move, turn = shorten(way_m, spec.max_step_m), shorten(way_rad, spec.max_step_rad)
-        grip = self.told.grip[arm]
+        grip = self.commands.grip[arm]
         return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), grip)
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
@@ -274,14 +307,14 @@ class Executor:
         touched = frozenset[Contact]().union(*(mo.loose_contacts(self._state, n) for n in targets))
         if touched:
             text = f"stopped by finger contact {distance}"
-            return Motion("finger contact", text, errors, touched)
+            return Motion(WaypointStatus.FINGER_CONTACT, text, errors, touched)
         at_limit = {n: self._state.arms[n].joints_at_limit for n in targets}
         limits = mo.limits_text(at_limit)
         if limits:
             distance = f"joint limit ({limits}), {distance}"
         elif errors[0] <= LABEL_STALL_M and not any(self._arms[n].senses_contact for n in targets):
             distance += ", counted as reached (no force sensing)"
-        return Motion("stalled", f"stalled{':' * bool(limits)} {distance}", errors)
+        return Motion(WaypointStatus.STALLED, f"stalled{':' * bool(limits)} {distance}", errors)
 
     def _distance_text(
         self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]
@@ -297,7 +330,7 @@ class Executor:
         goal = began @ (motion.forward_m, motion.left_m, motion.turn_rad)
         known = self._state.contacts
         progress = mo.MotionProgress()
-        status: Status = "base"
+        status = WaypointStatus.BASE
         text, fresh = "", frozenset[Contact]()
         for _ in range(MOTION_STEPS_MAX):
             here = self._base()
@@ -307,17 +340,17 @@ class Executor:
                 break
             progress.add(norm(error), abs(turn))
             if progress.stalled:
-                status, text = "stalled", "base stalled, "
+                status, text = WaypointStatus.STALLED, "base stalled, "
                 break
             velocity = shorten(BASE_GAIN_PER_S * error, base.max_speed_m_s)
             most = base.max_yaw_rate_rad_s
             rate = max(-most, min(most, BASE_GAIN_PER_S * turn))
             self._step({}, PlanarPose(yaw=here.yaw).inverse().apply((*velocity, rate)))
             if fresh := self._state.contacts - known:
-                status, text = "contact", f"{mo.contact_text(fresh)}, "
+                status, text = WaypointStatus.CONTACT, f"{mo.contact_text(fresh)}, "
                 break
         else:
-            status, text = "timeout", "base timeout, "
+            status, text = WaypointStatus.TIMEOUT, "base timeout, "
         if self.steps_left > 0:  # without a velocity: the base brakes before it is measured
             self._step({})
         moved = began.inverse() @ self._base()
@@ -330,17 +363,20 @@ class Executor:
         assert self._state.base is not None
         return PlanarPose(*self._state.base)
 
-    def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> list[str]:
-        """Run the gripper commands of all arms together; returns one note per command."""
-        notes, acting = [], {}
+    def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> tuple[list[str], list[str]]:
+        """Run the gripper commands of all arms together; returns one note per command, and the arms
+        whose command was skipped.
+        """
+        notes, acting, idle = [], {}, []
         for name, target in targets.items():
             word = target.gripper
             if word == "keep":
                 continue
-            skipped = self._skip_reason(name, word)
-            self.told.act(name, word, skipped=bool(skipped))
-            if skipped:
-                notes.append(self._named(name, SKIPPED.format(word, skipped)))
+            reason = self._skip_reason(name, word)
+            self.commands.command_gripper(name, word, skipped=bool(reason))
+            if reason:
+                notes.append(self._named(name, f"{word} skipped ({reason})"))
+                idle.append(name)
             else:
                 acting[name] = word
         if acting:
@@ -357,7 +393,7 @@ class Executor:
                 touch = ", finger contact" if arm.finger_contact else ""
                 opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"
                 notes.append(self._named(name, f"{word}: {opening}"))
-        return notes
+        return notes, idle
 
     def _skip_reason(self, name: str, word: Gripper) -> str:
         arm = self._state.arms[name]
@@ -365,7 +401,7 @@ class Executor:
             return ""
         if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M:
             return "already open"
-        closed_before = self.told.last.get(name) in ("close", "reclose")
+        closed_before = self.commands.last.get(name) in ("close", "reclose")
         if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before:
             return "already closed"
         return ""
@@ -378,8 +414,8 @@ class Executor:
     ) -> None:
         """One control step, in which arms without a command hold; the episode may end by it."""
         if self.steps_left <= 0:
-            raise _Ended("out of steps")
-        hold = {n: ArmCommand(None, gripper=self.told.grip[n]) for n in self._arms}
+            raise _Ended(WaypointStatus.OUT_OF_STEPS)
+        hold = {n: ArmCommand(None, gripper=self.commands.grip[n]) for n in self._arms}
         action = self._env.step(Command(hold | dict(arms), velocity))
         self.steps_left -= 1
         self._state = self._env.robot_state()
@@ -389,11 +425,11 @@ class Executor:
             subscriber(tick)
         self._guarded.update(self._state.guard)
         if self._state.stopped:
-            raise _Ended("guard stop")
+            raise _Ended(WaypointStatus.GUARD_STOP)
         if success:
-            raise _Ended("terminal")
+            raise _Ended(WaypointStatus.TERMINAL)
         if self._end_now():
-            raise _Ended("ended")
+            raise _Ended(WaypointStatus.ENDED)
 
     def _tips(self) -> dict[str, Pose]:
         return {n: s.T_base_tip for n, s in self._state.arms.items()}

@@ -1,33 +1,44 @@
-"""How a motion goes on and how it ended, in numbers and in the words of reports."""
+"""Motions and grippers: progress, the end of a motion, the last commands, texts of reports."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from enum import StrEnum
 
-from capex.pose import Array
-from capex.worlds import Contact, RobotState
+from capex.plan import Gripper
+from capex.pose import Array, angle_between
+from capex.worlds import ArmSpec, Contact, RobotState
 
 REACHED_M, REACHED_RAD = 0.008, 0.08
 STALL_WINDOW, STALL_M, STALL_RAD = 40, 0.002, 0.02
 
-Status = Literal[
-    "reached",
-    "stalled",
-    "finger contact",
-    "contact",
-    "timeout",
-    "guard stop",
-    "gripper",
-    "base",
-    "terminal",
-    "out of steps",
-    "ended",
-    "not executed",
-    "deferred",
-]
+OPEN_TOLERANCE_M = 0.005
+CLOSED_BELOW_M = 0.01
+
+
+class WaypointStatus(StrEnum):
+    """How a waypoint ended."""
+
+    REACHED = "reached"
+    STALLED = "stalled"
+    FINGER_CONTACT = "finger contact"
+    CONTACT = "contact"
+    TIMEOUT = "timeout"
+    GUARD_STOP = "guard stop"
+    GRIPPER = "gripper"
+    BASE = "base"
+    TERMINAL = "terminal"
+    OUT_OF_STEPS = "out of steps"
+    ENDED = "ended"
+    NOT_EXECUTED = "not executed"
+    DEFERRED = "deferred"
+
+
+NOT_RUN = (WaypointStatus.NOT_EXECUTED, WaypointStatus.DEFERRED)
+CONTINUES = (WaypointStatus.REACHED, WaypointStatus.GRIPPER, WaypointStatus.BASE)
+GRIPPER_STILL_RUNS = (*CONTINUES, WaypointStatus.STALLED, WaypointStatus.FINGER_CONTACT)
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class ClampedTarget:
 class Motion:
     """How the moving part of a waypoint ended."""
 
-    status: Status
+    status: WaypointStatus
     text: str
     errors: tuple[float, float] | None = None
     contacts: frozenset[Contact] = frozenset()
@@ -71,6 +82,50 @@ class MotionProgress:
         gained_m = self.position[-1 - STALL_WINDOW] - self.position[-1]
         gained_rad = self.rotation[-1 - STALL_WINDOW] - self.rotation[-1]
         return gained_m < STALL_M and gained_rad < STALL_RAD
+
+
+@dataclass
+class GripperCommandState:
+    """The last commands of each arm: what the executor keeps between plans."""
+
+    # The sign of the last gripper command, repeated with every step. Before the first one, an
+    # open or a closed gripper counts as commanded so, and one in between is left alone.
+    grip: dict[str, float]
+    rotation: dict[str, Array]  # the last commanded orientation
+    last: dict[str, Gripper]  # the last gripper command, skipped ones included
+
+    @classmethod
+    def at(cls, arms: Iterable[ArmSpec], state: RobotState) -> GripperCommandState:
+        """Before any command: derived from the present state."""
+        return cls(
+            {a.name: _sign(a, state.arms[a.name].opening_m) for a in arms},
+            {n: s.T_base_tip.rotation for n, s in state.arms.items()},
+            {},
+        )
+
+    def command_rotation(self, rotations: Mapping[str, Array]) -> None:
+        """Arms are sent to these orientations."""
+        self.rotation |= rotations
+
+    def command_gripper(self, arm: str, command: Gripper, *, skipped: bool) -> None:
+        """A gripper command is carried out, or skipped."""
+        self.last[arm] = command
+        if not skipped:
+            self.grip[arm] = 1.0 if command in ("close", "reclose") else -1.0
+
+    def kept_rotations(self, state: RobotState) -> dict[str, Array]:
+        """What "keep" keeps: the last commanded orientation, so that small errors do not add up."""
+        now = {n: s.T_base_tip.rotation for n, s in state.arms.items()}
+        return {
+            n: commanded if angle_between(commanded, now[n]) <= REACHED_RAD else now[n]
+            for n, commanded in self.rotation.items()
+        }
+
+
+def _sign(arm: ArmSpec, opening_m: float) -> float:
+    if opening_m >= arm.max_opening_m - OPEN_TOLERANCE_M:
+        return -1.0
+    return 1.0 if opening_m < CLOSED_BELOW_M else 0.0
 
 
 def loose_contacts(state: RobotState, arm: str) -> frozenset[Contact]:

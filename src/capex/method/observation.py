@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from capex.method.executor import Outcome
-from capex.method.told import OPEN_TOLERANCE_M
+from capex.method.motion import OPEN_TOLERANCE_M
 from capex.models import Picture, Text, UserMessage
 from capex.models.pictures import encode_png
 from capex.plan import ArmTarget, BaseMotion, Waypoint

@@ -1,4 +1,4 @@
-"""The beginning of a recorded episode, from which a fork goes on."""
+"""The beginning of a recorded episode, from which another one continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ class Prefix:
     record: EpisodeRecord
     steps: Mapping[str, Array]  # of steps.npz
     decision: int  # the first that is made anew, from 1
-    notes: str = ""  # that the model had left itself by then
+
+    @property
+    def notes(self) -> str:
+        """The model's notes for itself before that decision."""
+        return self.turns[-1].notes if self.turns else ""
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -37,9 +41,3 @@ class Prefix:
     def state(self, tick: int) -> State:
         """The world after so many control steps."""
         return State(str(self.steps["header"]), self.steps["states"][tick])
-
-    def silent(self, turn: Turn) -> bool:
-        """Whether a decision counts as one without a valid tool call, as far as its record tells:
-        it brought no act and located nothing.
-        """
-        return bool(turn.spent) and not turn.waypoints and not turn.located

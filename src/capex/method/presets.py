@@ -49,9 +49,6 @@ class MethodSettings:
     below it (default {default})."""
     # thresholds of single tasks in place of tau; `capex calibrate` writes them into a config file
     task_tau: Annotated[Mapping[str, float], BY_TASK] = field(default_factory=dict)
-    insist: Annotated[bool, PlanSetting()] = False
-    """Whether a waypoint runs that was deferred and is planned again after another look (default
-    off)."""
     locate: Annotated[bool, PlanSetting()] = True
     """Whether locate_pixel is offered (default: where the world has depth)."""
     base_motion: Annotated[bool, Setting()] = True
@@ -117,10 +114,8 @@ _WITHOUT = (
     replace(_OURS, name="capex-no-references", references=0),
     replace(_OURS, name="capex-no-commitment", tau=0.0),
 )
-# Past the paper: what is planned again is not deferred again; what failed is told, too; labels of
-# other tasks are the calibrator's prior.
+# Past the paper: failures are shown, too; labels of other tasks are the calibrator's prior.
 _BEYOND = (
-    replace(_OURS, name="capex-insist", insist=True),
     replace(_OURS, name="capex-failures", failures=4),
     replace(_OURS, name="capex-transfer", transfer=True),
 )

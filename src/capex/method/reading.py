@@ -2,8 +2,8 @@
 
 A defect becomes one sentence that the model can act on: which waypoint, which field, what was
 given, what is allowed. Harmless slips (a number as text, a stringified chunk, one waypoint instead
-of a list) are mended and noted. Centimetres and degrees come in, metres and radians go out: this is
-the one place that converts.
+of a list) are repaired and noted. Centimetres and degrees come in, metres and radians go out: only
+here they are converted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Act:
     reasoning: str = ""
     done: bool = False
     notes: str = ""
-    mended: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Locate:
     camera: str
     u: float
     v: float
-    mended: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def read_locate(arguments: str, face: Interface) -> Locate | Defects:
             reader.defect(f"{given}, so {name} must lie between 0 and {size - 1}")
     if reader.defects or u is None or v is None:
         return Defects(tuple(reader.defects))
-    return Locate(str(camera), u, v, tuple(reader.mended))
+    return Locate(str(camera), u, v, tuple(reader.repairs))
 
 
 def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Act | Defects:
@@ -120,7 +120,7 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     notes = reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS]
     if reader.flag(given.get("done"), "done"):
         if face.done:
-            return Act(None, reasoning, True, notes, tuple(reader.mended))
+            return Act(None, reasoning, True, notes, tuple(reader.repairs))
         reader.defect(
             "done is not offered: the world alone judges success and ends the episode; send a"
             " motion instead"
@@ -148,7 +148,7 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
         reader.defects = reader.defects or [NOTHING]
     if reader.defects:
         return Defects(tuple(reader.defects))
-    return Act(Plan(tuple(waypoints)), reasoning, False, notes, tuple(reader.mended[:NOTES_SHOWN]))
+    return Act(Plan(tuple(waypoints)), reasoning, False, notes, tuple(reader.repairs[:NOTES_SHOWN]))
 
 
 def _waypoint_names(face: Interface) -> set[str]:
@@ -191,10 +191,10 @@ def _read_base(reader: Reader, given: Mapping[str, Any], face: Interface) -> Bas
     length = math.hypot(forward, left)
     if length > TRANSLATION_MAX_M:
         shortened = f"shortened to {100 * TRANSLATION_MAX_M:.0f} cm"
-        reader.mended.append(f"base translation of {100 * length:.0f} cm {shortened}")
+        reader.repairs.append(f"base translation of {100 * length:.0f} cm {shortened}")
         forward, left = (v * TRANSLATION_MAX_M / length for v in (forward, left))
     if abs(turn) > BASE_TURN_MAX_RAD:
-        reader.mended.append(f"base turn of {values[2]:.0f} degrees shortened to 90")
+        reader.repairs.append(f"base turn of {values[2]:.0f} degrees shortened to 90")
         turn = math.copysign(BASE_TURN_MAX_RAD, turn)
     return BaseMotion(forward, left, turn)
 

@@ -1,5 +1,5 @@
-"""What an attempt leaves behind: the record of its decisions, written to record.json and read back
-for memory and the calibrator.
+"""The record of an attempt: its decisions, written to record.json and read back for memory and the
+calibrator.
 
 Metres and radians in the base frame of the moment; Euler orientations in degrees, as requested.
 """
@@ -7,21 +7,40 @@ Metres and radians in the base frame of the moment; Euler orientations in degree
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
 
-from capex.method.codec import INLINE, decoder, encoder
+from capex import codec
+from capex.codec import Amount, Count, Probability
 from capex.method.executor import Outcome
+from capex.method.motion import WaypointStatus
+from capex.models import LedgerTotals
 from capex.plan import Waypoint
 from capex.pose import Pose, quaternion_matrix, quaternion_xyzw
 from capex.worlds import Env, Start
-from capex.worlds.robots import rig_notes
 
-TAKEOVERS = "takeovers"  # where a record says which of its steps a person drove
+Triple = tuple[float, float, float]
+
+
+class EndReason(StrEnum):
+    """Why an episode ended."""
+
+    SUCCESS = "success"
+    HORIZON = "horizon"
+    SILENT = "silent"  # decisions in a row without a valid tool call
+    DECISIONS = "decisions"
+    STEPS = "steps"
+    COST = "cost"
+    TIME = "time"
+    DONE = "done"  # the model's claim, which decides nothing
+    OPERATOR = "operator"
+    RECORDED = "recorded"  # the recording ended
+    ERROR = "error"  # the simulator diverged under a student
+    UNKNOWN = ""
 
 
 @dataclass(frozen=True)
@@ -33,197 +52,182 @@ class LocatedPoint:
     camera: str
     u: float
     v: float
-    position_m: tuple[float, float, float] | None
+    position_m: Triple | None
     text: str = ""
 
 
 @dataclass(frozen=True)
+class TipPose:
+    """Where a tip was, in the base frame."""
+
+    position_m: Triple
+    quaternion_xyzw: tuple[float, float, float, float]
+
+    @classmethod
+    def of(cls, pose: Pose) -> TipPose:
+        """A pose as a record holds it."""
+        x, y, z, w = (float(v) for v in quaternion_xyzw(pose.rotation))
+        return cls(_triple(pose.position_m), (x, y, z, w))
+
+    @property
+    def pose(self) -> Pose:
+        """As a pose."""
+        return Pose(np.array(self.position_m), quaternion_matrix(np.array(self.quaternion_xyzw)))
+
+
+@dataclass(frozen=True)
 class WaypointRecord:
-    """One requested waypoint with what was stated, predicted and what became of it."""
+    """One requested waypoint with its stated and calibrated confidence and its outcome."""
 
     waypoint: Waypoint  # stated confidence included
-    status: str
+    status: WaypointStatus
     report: str
     label: Literal[0, 1] | None
-    steps: int
-    calibrated: float | None = None
-    # what the calibrator saw; None where a waypoint has no motion or no confidence
+    steps: Count
+    calibrated: Probability | None = None
+    # the calibrator's input; None where a waypoint has no motion or no confidence
     features: tuple[float, ...] | None = None
-    # by arm, where it was really sent
-    clamped_m: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    # by arm, position_m and quaternion_xyzw afterwards
-    tips: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    base_moved: tuple[float, float, float] | None = None
+    # by arm, the target after clamping
+    clamped_m: Mapping[str, Triple] = field(default_factory=dict)
+    tips: Mapping[str, TipPose] = field(default_factory=dict)  # by arm, afterwards
+    base_moved: Triple | None = None
+    skipped: tuple[str, ...] = ()  # arms whose gripper command was skipped
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One decision: how many model calls it took, what it located, the plan, how much was
-    committed, the outcomes.
-    """
+    """One decision: its model calls, located points, plan, committed prefix and outcomes."""
 
-    decision: int  # from 1
-    step: int  # control steps used before it
-    calls: int  # model replies in this decision
+    decision: Count  # from 1
+    step: Count  # control steps used before it
+    calls: Count  # model replies in this decision
     waypoints: tuple[WaypointRecord, ...]
-    committed: int
+    committed: Count
     located: tuple[LocatedPoint, ...] = ()
-    base: tuple[float, float, float] | None = None  # x, y, yaw on the floor when the plan began
+    base: Triple | None = None  # x, y, yaw on the floor when the plan began
     reasoning: str = ""
-    mended: tuple[str, ...] = ()
-    spent: str = ""  # why the decision passed without motion, if it did
+    notes: str = ""  # for the model's next decisions, by the model
+    repairs: tuple[str, ...] = ()
+    skipped_reason: str = ""  # why the decision passed without motion, if it did
+
+    @property
+    def silent(self) -> bool:
+        """Whether the decision counts as one without a valid tool call."""
+        return bool(self.skipped_reason) and not self.waypoints and not self.located
 
 
 @dataclass(frozen=True)
-class EpisodeRecord:
-    """A whole attempt."""
+class Silence:
+    """Why an episode ended without valid tool calls, and the model's last words."""
 
-    world: str
+    reason: str
+    last_words: str
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The episode continues from a saved state of another one, whose decisions come first."""
+
+    number: Count  # of the episode's folder
+    state: str  # names the state; equal states can be paired
+    decisions: Count  # made before the state
+    steps: Count  # control steps before the state
+
+
+@dataclass(frozen=True)
+class Message:
+    """A person's message to the model."""
+
+    decision: Count  # the first one that saw it
+    text: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeRecord:
+    """A whole attempt. Fields in the order of record.json."""
+
     task: str
     arm: str
-    start: int
-    seed: int
+    start: Count
+    seed: Count
     model: str
     success: bool | None
-    steps: int
-    requests: int
-    cost_usd: float | None
+    steps: Count
+    decisions: Count = 0  # those that passed without motion included
+    requests: Count = 0
+    cost_usd: Amount | None = None
+    world: str
     instruction: str
-    horizon: int
-    turns: tuple[Turn, ...]
+    horizon: Count
     scene: str = ""  # starts with equal scenes share the kitchen
-    end: str = ""  # success, horizon, silent, decisions, steps, cost, time, done, operator
-    error: str | None = None
-    images: Mapping[str, str] = field(default_factory=dict)  # exterior camera -> sha256 at start
+    end: EndReason = EndReason.UNKNOWN
     stand_in: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict)  # ledger totals and settings
-
-    @property
-    def decisions(self) -> int:
-        """How many there were, those that passed without motion included."""
-        return len(self.turns)
-
-    @property
-    def driven_steps(self) -> int:
-        """Control steps that a person drove, of those within a model's attempt."""
-        return sum(int(row["steps"]) for row in self.extra.get(TAKEOVERS, ()))
-
-    @property
-    def start_with_seed(self) -> dict[str, int]:
-        """The start as record.json names it."""
-        return {"index": self.start, "seed": self.seed}
+    position: Count | None = None  # slot in the chain's order
+    images: Mapping[str, str] = field(default_factory=dict)  # exterior camera -> sha256 at start
+    labels_before: Count | None = None  # that the calibrator had learned from
+    weights: tuple[float, ...] | None = None
+    prior_mean: tuple[float, ...] | None = None
+    ledger: LedgerTotals | None = None
+    silent: Silence | None = None
+    verdicts_seen: Mapping[str, str | None] | None = None  # by start, that memory learned from
+    recorded: bool = False  # a person's recording: of each state only what was recorded
+    human_steps: Count = 0  # control steps that a person drove
+    messages: tuple[Message, ...] = ()
+    resumed: Resumed | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)  # fields of extensions, by name
+    turns: tuple[Turn, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """record.json; the first keys are the ones a reader wants first."""
-        data: dict[str, Any] = _encode(self)
-        return data
+        """record.json, without the optional fields that say nothing."""
+        data: dict[str, Any] = codec.to_json(self)
+        return {k: v for k, v in data.items() if k not in OPTIONAL or v not in _SILENT}
+
+    def own_part(self) -> EpisodeRecord:
+        """The record from its saved state on, where it resumed from one."""
+        if self.resumed is None:
+            return self
+        own = self.turns[self.resumed.decisions :]
+        steps = self.steps - self.resumed.steps
+        return replace(self, turns=own, decisions=len(own), steps=steps)
+
+    def with_own_labels(self) -> EpisodeRecord:
+        """The record without the labels of decisions before its saved state, which would count
+        twice.
+        """
+        if self.resumed is None:
+            return self
+        before = self.resumed.decisions
+        turns = [
+            replace(t, waypoints=tuple(replace(w, label=None) for w in t.waypoints))
+            for t in self.turns[:before]
+        ]
+        return replace(self, turns=(*turns, *self.turns[before:]))
 
 
-# The keys of record.json, whose names and order are frozen.
-_PARTS = {
-    Turn: "decision step calls committed base reasoning mended spent located waypoints",
-    WaypointRecord: "*=waypoint calibrated features status report label steps clamped=clamped_m"
-    " tips base_moved",
-    Waypoint: "targets base stated=confidence",
-}
-_WHOLE = (
-    "task arm start=start_with_seed model success steps decisions requests cost_usd world"
-    " instruction horizon scene end error stand_in images *=extra turns"
+OPTIONAL = frozenset(
+    (
+        *("prior_mean", "silent", "verdicts_seen", "recorded", "human_steps", "messages"),
+        *("resumed", "extensions"),
+    )
 )
-_KEYS = frozenset(word.partition("=")[0] for word in _WHOLE.split()) - {INLINE}
-_encode = encoder(EpisodeRecord, {**_PARTS, EpisodeRecord: _WHOLE})
-_decode = decoder(EpisodeRecord, _PARTS)
+_SILENT: tuple[Any, ...] = (None, False, 0, [], {})
 
 
-def from_json(data: Mapping[str, Any]) -> EpisodeRecord:
-    """Read record.json back. A value that would corrupt a statistic is refused: KeyError,
-    TypeError, ValueError or AttributeError.
-    """
-    absent: dict[str, Any] = {
-        "scene": "",
-        "end": "",
-        "error": None,
-        "images": {},
-        "stand_in": False,
-    }
-    values = {**absent, **data, "extra": {k: v for k, v in data.items() if k not in _KEYS}}
-    if "start" in data:
-        values |= {"start": data["start"]["index"], "seed": data["start"]["seed"]}
-    record: EpisodeRecord = _decode(values)
-    _require_sound(record)
+def from_json(data: Any) -> EpisodeRecord:
+    """Read record.json back; ValueError where something is missing or would corrupt a statistic."""
+    record = codec.from_json(data, EpisodeRecord)
+    begun = record.resumed
+    if begun is not None and (begun.decisions > len(record.turns) or begun.steps > record.steps):
+        raise ValueError(f"it resumed after decision {begun.decisions} of {len(record.turns)}")
     return record
-
-
-def _require_sound(record: EpisodeRecord) -> None:
-    if record.success is not None and not isinstance(record.success, bool):
-        raise ValueError(f"success is {record.success!r}; true, false or null is right")
-    for name in ("start", "seed", "steps", "requests", "horizon"):
-        require_count(name, getattr(record, name))
-    require_amount("cost_usd", record.cost_usd)
-    for name in ("world", "task", "arm", "model", "instruction", "scene", "end"):
-        if not isinstance(value := getattr(record, name), str):
-            raise ValueError(f"{name} is {value!r}; a text is right")
-    if not isinstance(record.images, Mapping) or not all(
-        isinstance(sha, str) for sha in record.images.values()
-    ):
-        raise ValueError("images is no table of hashes")
-    for name in ("position", "labels_before"):
-        if name in record.extra:
-            require_count(name, record.extra[name])
-    for weight in record.extra.get("weights") or ():
-        require_number("a weight", weight)
-    require_ledger(record.extra.get("ledger"))
-    for turn in record.turns:
-        for name in ("decision", "step", "calls", "committed"):
-            require_count(f"{name} of a decision", getattr(turn, name))
-        for row in turn.waypoints:
-            if row.label not in (0, 1, None):
-                raise ValueError(f"a label is {row.label!r}; 0, 1 or null is right")
-            for p in (row.waypoint.confidence, row.calibrated):
-                if p is not None and not 0 <= p <= 1:
-                    raise ValueError(
-                        f"a confidence is {p!r}; a number between 0 and 1 or null is right"
-                    )
-            require_count("steps of a waypoint", row.steps)
-
-
-def require_ledger(ledger: Any) -> None:
-    """ValueError unless these are totals of a ledger; none at all is right, too."""
-    if not ledger:
-        return
-    for name, value in ledger.items():
-        if name == "tokens":
-            for kind, count in (value or {}).items():
-                require_count(f"{kind} tokens", count)
-        elif name.endswith("_usd"):
-            require_amount(name, value)
-        elif name in ("requests", "attempts"):
-            require_count(name, value)
-
-
-def require_count(name: str, value: Any) -> None:
-    """ValueError unless a value is a whole number of at least 0."""
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{name} is {value!r}; a whole number of at least 0 is right")
-
-
-def require_number(name: str, value: Any) -> None:
-    """ValueError unless a value is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} is {value!r}; a number is right")
-
-
-def require_amount(name: str, value: Any) -> None:
-    """ValueError unless a value is a number of dollars of at least 0, or null."""
-    if value is not None and not (type(value) in (int, float) and 0 <= value < math.inf):
-        raise ValueError(f"{name} is {value!r}; a number of at least 0 or null is right")
 
 
 def record_episode(
     env: Env, start: Start, images: Mapping[str, bytes], **known: Any
 ) -> EpisodeRecord:
-    """The record of an attempt: what the world says of itself, and the fields that are known of the
-    attempt. `images` are all of the start, PNG by camera; the exterior ones are named.
+    """The record of an attempt: the fields that the world knows, and those given. `images` are all
+    of the start, PNG by camera; the exterior ones are named.
     """
     spec = env.spec
     exterior = {camera.name for camera in spec.cameras if camera.kind == "exterior"}
@@ -236,11 +240,8 @@ def record_episode(
         "horizon": spec.horizon,
         "scene": env.scene,
         "images": {n: hashlib.sha256(p).hexdigest() for n, p in images.items() if n in exterior},
-        "requests": 0,
-        "cost_usd": None,
     }
-    if notes := rig_notes(env):
-        known = {**known, "extra": {**known.get("extra", {}), "rig": notes}}
+    known.setdefault("decisions", len(known.get("turns", ())))
     return EpisodeRecord(**(of_world | known))
 
 
@@ -264,33 +265,25 @@ def record_waypoints(
                 calibrated=calibrated[k] if calibrated is not None else None,
                 features=tuple(float(v) for v in chosen) if chosen is not None else None,
                 clamped_m={n: _triple(t.position_m) for n, t in outcome.targets.items()},
-                tips={
-                    n: {
-                        "position_m": list(_triple(p.position_m)),
-                        "quaternion_xyzw": [float(v) for v in quaternion_xyzw(p.rotation)],
-                    }
-                    for n, p in outcome.tips.items()
-                },
+                tips={n: TipPose.of(p) for n, p in outcome.tips.items()},
                 base_moved=outcome.base_moved,
+                skipped=outcome.skipped,
             )
         )
     return tuple(rows)
 
 
 def past_outcome(row: WaypointRecord) -> Outcome:
-    """What became of a recorded waypoint, as far as later decisions are told of it."""
-    tips = {
-        name: Pose(np.array(tip["position_m"]), quaternion_matrix(np.array(tip["quaternion_xyzw"])))
-        for name, tip in row.tips.items()
-    }
+    """The outcome of a recorded waypoint, as far as later decisions depend on it."""
     return Outcome(
-        row.status,  # type: ignore[arg-type]
+        row.status,
         row.report,
         row.label,
         row.steps,
         {},
-        tips,
+        {name: tip.pose for name, tip in row.tips.items()},
         base_moved=row.base_moved,
+        skipped=row.skipped,
     )
 
 

@@ -1,6 +1,6 @@
-"""Going on from saved states: what the hands had been told when each recorded plan began.
+"""Continuing from saved states: the executor's state when each recorded plan began.
 
-A world's saved state is complete for the world; what the hands were told is the executor's, and is
+A world's saved state is complete for the world; the last commands are the executor's, and are
 retraced through the recorded plans. Nothing moves.
 """
 
@@ -11,8 +11,8 @@ from copy import deepcopy
 
 from capex.errors import CapexError
 from capex.method.executor import Executor
+from capex.method.motion import GripperCommandState
 from capex.method.record import Turn, past_outcome
-from capex.method.told import Told
 from capex.pose import Array
 from capex.worlds import Env, Start, State
 
@@ -29,10 +29,10 @@ def begin_again(env: Env, start: Start, header: str) -> None:
         raise CapexError(f"it was recorded as {header}; this version of the world has {now}")
 
 
-def told_at_plans(
+def executor_state_at_plans(
     env: Env, planned: Sequence[Turn], states: Sequence[Array], header: str
-) -> list[Told]:
-    """What the hands had been told when each of an episode's plans began.
+) -> list[GripperCommandState]:
+    """The last commands of the hands when each of an episode's plans began.
 
     planned: the turns that have a plan. states: the state at the start of the episode, then that at
     the beginning of each plan.
@@ -41,7 +41,7 @@ def told_at_plans(
     executor, before = Executor(env), []
     for turn, state in zip(planned, states[1:], strict=True):
         env.load_state(State(header, state))
-        before.append(deepcopy(executor.told))
+        before.append(deepcopy(executor.commands))
         rows = turn.waypoints
         executor.retrace([row.waypoint for row in rows], [past_outcome(row) for row in rows])
     return before

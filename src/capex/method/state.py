@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from capex.method.context import Drive, EpisodeContext, Passed
 from capex.method.dialogue import Decision
-from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
+from capex.method.executor import Executor, Outcome, Tick
 from capex.method.features import features
-from capex.method.hooks import Hooks, Passed, Person
 from capex.method.memory.references import carry
+from capex.method.motion import GRIPPER_STILL_RUNS
 from capex.method.observation import Observation, PastAct, observe
 from capex.method.prefix import Prefix
 from capex.method.presets import MethodSettings
@@ -29,14 +30,14 @@ class EpisodeState:
     need of them.
     """
 
-    def __init__(self, env: Env, method: MethodSettings, hooks: Hooks):
-        self._env, self._method, self._hooks = env, method, hooks
+    def __init__(self, env: Env, method: MethodSettings, context: EpisodeContext):
+        self._env, self._method, self._context = env, method, context
         self.recorder = Recorder(env)
         self.executor = Executor(
             env,
-            subscribers=[self.recorder, hooks.tell],
-            end_now=hooks.end_now,
-            passed=lambda place, outcome: hooks.tell(Passed(place, outcome)),
+            subscribers=[self.recorder, context.emit],
+            end_now=context.end_now,
+            passed=lambda place, outcome: context.emit(Passed(place, outcome)),
         )
         arms = env.robot_state().arms
         self._closed = {  # by arm, whether it was last told to close
@@ -48,19 +49,15 @@ class EpisodeState:
         self._notes = ""
         self.turns: list[Turn] = []
         self.silent = 0  # decisions in a row without a valid call
+        self.human_steps = 0  # control steps that a person drove
 
     @property
     def steps(self) -> int:
         """Control steps used so far."""
         return self._env.spec.horizon - self.executor.steps_left
 
-    def deferred(self) -> list[Waypoint]:
-        """What the decision before deferred."""
-        last = self.turns[-1].waypoints if self.turns else ()
-        return [row.waypoint for row in last if row.status == "deferred"]
-
-    def observe(self, ledger: CostObserver | None, words: str = "") -> Observation:
-        """What the model gets to see now, with the operator's words, if there are any."""
+    def observe(self, ledger: CostObserver | None, message: str = "") -> Observation:
+        """The model's input now, with the operator's message, if there is one."""
         method, spent = self._method, ledger.spent_usd if ledger is not None else None
         dollars = ""
         if method.show_dollars and spent is not None and method.episode_usd:
@@ -73,7 +70,7 @@ class EpisodeState:
             image_size=method.image_size,
             dollars_left=dollars,
             notes=self._notes,
-            words=words,
+            words=message,
         )
 
     def begin(self, decision: Decision) -> Turn:
@@ -92,8 +89,9 @@ class EpisodeState:
             located=decision.located,
             base=self._env.robot_state().base,
             reasoning=act.reasoning if act is not None and act.plan is not None else "",
-            mended=act.mended if act is not None and act.plan is not None else (),
-            spent=decision.reason,
+            notes=self._notes,
+            repairs=act.repairs if act is not None and act.plan is not None else (),
+            skipped_reason=decision.reason,
         )
 
     def features(self, plan: Plan) -> list[tuple[float, ...] | None]:
@@ -115,24 +113,27 @@ class EpisodeState:
         self._follow(plan.waypoints, outcomes)
         return outcomes
 
-    def hand_over(self, person: Person) -> int:
-        """Let a person drive until they hand back; returns their control steps. What they told the
-        grippers, and where they drove the base, counts as if a plan had.
+    def hand_over(self, drive: Drive) -> int:
+        """Let a person drive until they hand back; returns their control steps. Their gripper
+        commands and base motions count like those of a plan.
         """
         env, executor = self._env, self.executor
-        base, grip = env.robot_state().base, dict(executor.told.grip)
+        base, grip = env.robot_state().base, dict(executor.commands.grip)
 
         def carry_out(command: Command) -> Tick:
             tick = Tick(env.step(command), env.robot_state(), env.success(), NO_WAYPOINT)
             self.recorder(tick)
-            self._hooks.tell(tick)
+            self._context.emit(tick)
             return tick
 
-        steps = person(env, grip, executor.steps_left, carry_out)
+        steps = drive(env, grip, executor.steps_left, carry_out)
+        self.human_steps += steps
         executor.go_on(executor.steps_left - steps)
         for arm, sign in grip.items():
-            if sign and sign != executor.told.grip[arm]:
-                executor.told.act(arm, "close" if sign > 0 else "open", skipped=False)
+            if sign and sign != executor.commands.grip[arm]:
+                executor.commands.command_gripper(
+                    arm, "close" if sign > 0 else "open", skipped=False
+                )
                 self._closed[arm] = sign > 0
                 self._gripper_commands += 1
         if base is not None and (now := env.robot_state().base) is not None:
@@ -144,7 +145,7 @@ class EpisodeState:
         """Go on where the prefix ends, from its start: as if its decisions had been made here."""
         for turn in prefix.turns:
             self._note_located(turn.located)
-            self.silent = self.silent + 1 if prefix.silent(turn) else 0
+            self.silent = self.silent + 1 if turn.silent else 0
             waypoints = [row.waypoint for row in turn.waypoints]
             outcomes = [past_outcome(row) for row in turn.waypoints]
             if waypoints:
@@ -183,5 +184,5 @@ class EpisodeState:
         """Add a decision to those that were made."""
         self.turns.append(turn)
         waypoints = tuple(row.waypoint for row in turn.waypoints)
-        without_motion = "" if waypoints else turn.spent or "said done"
+        without_motion = "" if waypoints else turn.skipped_reason or "said done"
         self._history.append(PastAct(turn.decision, waypoints, tuple(outcomes), without_motion))

@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from capex import trust
+from capex.codec import Amount, Count
 from capex.errors import CapexError, UnknownName
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
@@ -130,11 +131,11 @@ class Request:
 class Usage:
     """Billed tokens. Input is either fresh, cached or cache write; output includes reasoning."""
 
-    fresh: int
-    cached: int
-    cache_write: int
-    output: int
-    reasoning: int = 0
+    fresh: Count
+    cached: Count
+    cache_write: Count
+    output: Count
+    reasoning: Count = 0
 
     def plus(self, more: Usage | None) -> Usage:
         """The sum of two; None adds nothing."""
@@ -150,6 +151,23 @@ class Usage:
 
 
 NO_TOKENS = Usage(0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class LedgerTotals:
+    """Sums over the attempts at a model, as a record holds them. The cost is None when that of one
+    attempt is not known; its known part is listed apart.
+    """
+
+    requests: Count = 0
+    attempts: Count = 0
+    missing_usage: Count = 0  # billed, but no usage came back
+    unknown_billing: Count = 0  # accepted perhaps, and nothing came back
+    tokens: Usage | None = None
+    cost_usd: Amount | None = None
+    known_cost_usd: Amount | None = None
+    # Held at the worst case because the cost is not known.
+    held_usd: Amount = 0.0
 
 
 @dataclass(frozen=True)
@@ -309,7 +327,7 @@ class CostObserver(AttemptObserver, Protocol):
     def spent_usd(self) -> Decimal | None:
         """Dollars of the totals, known or possible; None without a price."""
 
-    def as_json(self) -> dict[str, Any]:
+    def recorded(self) -> LedgerTotals:
         """The totals for a record."""
 
 

@@ -1,4 +1,4 @@
-"""Whoever stands beside a rig: arranges the scene before an attempt and judges it afterwards."""
+"""People beside a rig: they arrange the scene before an attempt and judge it afterwards."""
 
 from __future__ import annotations
 
@@ -8,30 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from capex.errors import RigFault
+from capex.campaign.judging import Judge
 from capex.operators.arrangements import Arrangement, Match
-from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
-
-
-class OperatorLeft(BaseException):
-    """The operator ends the campaign. Not an error: nothing that handles errors may swallow it."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """An attempt that waits for a verdict."""
-
-    episode_dir: Path
-    world: str
-    task: str
-    method: str
-    start: int
-    instruction: str
-    criterion: str  # what counts as success, in words
-    rules: tuple[str, ...]  # those of the criterion that a reason may name as broken
-    end: str  # how the attempt ended
-    claimed_done: bool  # whether the model said that it was done
 
 
 @dataclass(frozen=True)
@@ -49,29 +28,15 @@ def never_ends(env: Env) -> Iterator[Callable[[], bool]]:
     yield lambda: False
 
 
-class Operator(Protocol):
-    """A person at a terminal or in the studio, or the scripted stand-in of a simulated room."""
-
-    @property
-    def name(self) -> str:
-        """As verdicts name it."""
-
-    @property
-    def stand_in(self) -> bool:
-        """Whether it is not a person."""
+class Operator(Judge, Protocol):
+    """A person at a terminal or in the studio, or the scripted operator of a simulated room."""
 
     def arrange(
         self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
     ) -> Match:
         """Arrange the scene like the stored one, or anew where there is none; returns when the
-        scene is ready. The robot stands at home. OperatorLeft where the operator wants no more.
+        scene is ready. The robot is at home. OperatorLeft where the operator wants no more.
         """
 
     def attend(self, env: Env) -> AbstractContextManager[Callable[[], bool]]:
         """While an attempt runs: gives whether the operator wants it to end now."""
-
-    def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
-        """The rig stopped; whether it is fine again. False ends the campaign."""
-
-    def judge(self, question: Question) -> Verdict | None:
-        """The verdict on an attempt; None: later."""

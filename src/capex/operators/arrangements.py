@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from capex.campaign.manifest import ARRANGEMENTS
 from capex.errors import DamagedFile
 from capex.models.pictures import encode_png
 from capex.run.files import now, read_json, whole_folder, write_bytes, write_json
@@ -23,7 +24,6 @@ from capex.run.store import Chain
 from capex.untrusted import picture, read_bytes
 from capex.worlds import Image
 
-ARRANGEMENTS = "arrangements"
 MATCH = "arrangement"  # the folder within an episode
 _NOTE, _MATCH_NOTE = "arrangement.json", "match.json"
 

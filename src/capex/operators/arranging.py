@@ -1,17 +1,15 @@
-"""The beginning of an attempt where somebody stands beside the robot: the scene is arranged and
-kept, frames are recorded, and what has begun is noted on disk before the first command.
+"""The scene of an attempt is arranged by an operator, like a stored one, and its pictures are
+kept.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from capex.errors import RigFault
-from capex.method.executor import Tick
-from capex.method.hooks import Event
+from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.operators import Operator, Standby
 from capex.operators.arrangements import (
     Arrangement,
@@ -25,13 +23,7 @@ from capex.operators.arrangements import (
 )
 from capex.operators.matching import MatchView, compare_all, mean_difference
 from capex.operators.scenes import Scenes
-from capex.run.files import write_json
-from capex.run.store import Chain
-from capex.worlds import Env, FrameRecording, Image, Spec, Start
-from capex.worlds.robots import when_we_die
-
-FRAMES = "frames"  # the folder of an attempt
-RIG_FACTS = "rig.json"  # of a run: what its arms do when our processes end without a word
+from capex.worlds import Env, Image, Spec, Start
 
 
 def exterior_images(env: Env) -> dict[str, Image]:
@@ -54,86 +46,70 @@ def match_view(start: Start, arrangement: Arrangement | None, standby: Standby) 
     return MatchView(standby.run_dir, stored, scene_name(start, standby), about)
 
 
-@dataclass
-class Arranging:
-    """Of one attempt, from before the reset to its end: `prepare` and `hear` are given to the
-    attempt's hooks. While the robot moves, home as well, the operator attends it.
+@dataclass(frozen=True)
+class ArrangedBy:
+    """Makes the extension of attempts whose scenes an operator arranges."""
+
+    operator: Operator
+    scenes: Mapping[str, Scenes]  # by WORLD:TASK, sources of stored arrangements
+
+    def __call__(self, attempt: Attempt) -> CampaignExtension:
+        if attempt.env.spec.success != "operator":
+            return CampaignExtension()
+        return Arranging(attempt, self.operator, self.scenes.get(attempt.env.spec.name))
+
+
+class Arranging(CampaignExtension):
+    """An operator arranges the scene before an attempt, and attends it while the robot moves, home
+    as well.
     """
 
-    env: Env
-    chain: Chain
-    folder: Path  # the attempt's, while it is written
-    operator: Operator | None
-    scenes: Scenes | None
-    standby: Standby
-    begin: Sequence[Callable[[], None]]  # called when the scene is ready
-    phase: Callable[[str], None]  # told that somebody arranges it, and that they are done
-    _recording: FrameRecording | None = field(default=None, repr=False)
-    _attended: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
-    end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
+    def __init__(self, attempt: Attempt, operator: Operator, scenes: Scenes | None):
+        self._attempt, self._operator, self._scenes = attempt, operator, scenes
+        self._standby = Standby(attempt.run_dir, attempt.chain.path.name, attempt.lease.check)
+        self._attended = contextlib.ExitStack()
+        self._end_now: Callable[[], bool] = lambda: False
+
+    def before_reset(self, env: Env, start: Start) -> None:
+        self._attend(env)
 
     def prepare(self, env: Env, start: Start) -> None:
         """The scene is arranged and its pictures are kept; returns when the attempt may begin."""
-        if self.operator is not None and env.spec.success == "operator":
-            self._attended.close()
-            self.phase("arranging")
-            self._arrange(env, start, self.operator)
-            self.phase("simulating")
-        if env.spec.records_frames:
-            self._recording = env.record_frames(self.folder / FRAMES)
-            self._recording.mark()
-        self._keep_facts(env)
-        self._attend()
-        for begin in self.begin:
-            begin()
-
-    def hear(self, event: Event) -> None:
-        """A tick's pictures belong to its state."""
-        if isinstance(event, Tick) and self._recording is not None:
-            self._recording.mark()
-
-    def __enter__(self) -> Arranging:
-        self._attend()
-        return self
-
-    def _attend(self) -> None:
-        if self.operator is not None and self.env.spec.success == "operator":
-            self.end_now = self._attended.enter_context(self.operator.attend(self.env))
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Every picture is on disk; RigFault where some were lost, unless the attempt failed
-        anyway.
-        """
         self._attended.close()
-        recording, self._recording = self._recording, None
-        if recording is not None:
-            with contextlib.suppress(*([RigFault] if kind is not None else [])):
-                recording.close()
+        self._attempt.lease.phase("arranging")
+        self._arrange(env, start)
+        self._attempt.lease.phase("simulating")
+        self._attend(env)
 
-    def _keep_facts(self, env: Env) -> None:
-        path = self.standby.run_dir / RIG_FACTS
-        if not path.exists() and (sentences := when_we_die(env)):
-            write_json(path, {"when_we_die": dict(sentences)})
+    def end_now(self) -> bool:
+        return self._end_now()
 
-    def _arrange(self, env: Env, start: Start, operator: Operator) -> None:
-        place = arrangements_of(self.chain)
+    def close(self) -> None:
+        self._attended.close()
+
+    def _attend(self, env: Env) -> None:
+        self._end_now = self._attended.enter_context(self._operator.attend(env))
+
+    def _arrange(self, env: Env, start: Start) -> None:
+        chain = self._attempt.chain
+        place = arrangements_of(chain)
         stored = find_arrangement(place, start.index) or self._taken(env.spec, place, start.index)
-        match = operator.arrange(env, start, stored, self.standby)
+        match = self._operator.arrange(env, start, stored, self._standby)
         images = exterior_images(env)
         if stored is None:
-            source = made_by(self.chain.path.name)
+            source = made_by(chain.path.name)
             stored = store_arrangement(place, start.index, images, source, match.notes)
             match = replace(match, score=None, changed=None)
         else:
             match = measured(match, stored, images)
-        write_match(self.folder, replace(match, arrangement=stored.folder.name), images)
+        write_match(self._attempt.folder, replace(match, arrangement=stored.folder.name), images)
 
     def _taken(self, spec: Spec, place: Path, start: int) -> Arrangement | None:
         """From another run, a folder of pictures or a dataset, where the user named one."""
-        if self.scenes is None or start not in self.scenes.starts():
+        if self._scenes is None or start not in self._scenes.starts():
             return None
-        images = self.scenes.images(spec, start)
-        return store_arrangement(place, start, images, f"{self.scenes.name}, start {start}")
+        images = self._scenes.images(spec, start)
+        return store_arrangement(place, start, images, f"{self._scenes.name}, start {start}")
 
 
 def measured(match: Match, stored: Arrangement, images: Mapping[str, Image]) -> Match:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capex import worlds
+from capex.method.context import Ended, EpisodeContext
 from capex.method.episode import Episode
 from capex.method.executor import Tick
-from capex.method.hooks import Ended, Hooks
 from capex.method.memory import Memory
-from capex.method.record import record_episode
+from capex.method.record import EndReason, record_episode
 from capex.method.recorder import Recorder
 from capex.models import Model
 from capex.worlds import Env, Start
@@ -28,19 +28,19 @@ class Person:
     stand_in: bool = False
     model: Model | None = None
 
-    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
         """Follow the recording."""
-        asked = hooks.clock()
+        asked = context.clock()
         actions = worlds.human(env.spec.world)(env, start.index)
-        hooks.begin(env, start)
-        began = hooks.clock()
+        context.reset(env, start)
+        began = context.clock()
         recorder, success = Recorder(env), False
         recorder.begin_plan()
         for action in actions:
             success = success or bool(env.success())
             tick = Tick(action, env.robot_state(), env.success(), 0)
             recorder(tick)
-            hooks.tell(tick)
+            context.emit(tick)
         record = record_episode(
             env,
             start,
@@ -48,10 +48,10 @@ class Person:
             arm=self.name,
             model=self.name,
             success=success,
-            end="success" if success else "recorded",
+            end=EndReason.SUCCESS if success else EndReason.RECORDED,
             steps=len(recorder.steps["actions"]),
             turns=(),
-            extra={"shown": True},  # of each state only what was recorded is the person's
+            recorded=True,
         )
-        hooks.tell(Ended(record.end, success))
-        return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)
+        context.emit(Ended(record.end, success))
+        return Episode(record, recorder.steps, {}, context.clock() - began, began - asked)

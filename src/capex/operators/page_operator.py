@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from capex.campaign.judging import Question
 from capex.errors import RigFault
-from capex.operators import Question, Standby, never_ends
+from capex.operators import Standby, never_ends
 from capex.operators.arrangements import Arrangement, Match
 from capex.operators.arranging import exterior_images, match_view, scene_name
-from capex.operators.inbox import take_ready
+from capex.operators.inbox import pop_ready
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
 
@@ -29,13 +30,13 @@ class PageOperator:
     ) -> Match:
         """Show the live scene beside the stored one until somebody says that it is ready."""
         scene = scene_name(start, standby)
-        take_ready(standby.run_dir, scene)  # what was said before counts for nothing
+        pop_ready(standby.run_dir, scene)  # what was said before counts for nothing
         view = match_view(start, arrangement, standby)
         try:
             while True:
                 standby.check()
                 view.show(exterior_images(env))
-                if (ready := take_ready(standby.run_dir, scene)) is not None:
+                if (ready := pop_ready(standby.run_dir, scene)) is not None:
                     return Match(ready.by, self.stand_in, None, notes=ready.notes)
                 time.sleep(REFRESH_S)
         finally:

@@ -1,7 +1,7 @@
-"""The pictures that a rig takes anyway, as they come, for whoever watches an attempt.
+"""The newest pictures of a rig, for pages that show an attempt.
 
     .writing-PID-0007/live/front.jpg   the newest picture of a camera, replaced as they come
-    .writing-PID-0007/live/watched     touched by whoever watches; without it nothing is written
+    .writing-PID-0007/live/watched     touched by a page; without it nothing is written
 
 Nothing is captured for it: the newest picture of each camera is copied out of the memory that its
 process shares. In lock-step there is no such picture, and a simulated world would have to draw one.
@@ -12,16 +12,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 from PIL import Image as PillowImage
 
+from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.errors import CapexError
 from capex.models.pictures import encode_jpeg
 from capex.run.live import LIVE_FOLDER, watched_at
-from capex.worlds import Env, Image
-from capex.worlds.robots import glimpse
+from capex.worlds import Env, Image, Start
+from capex.worlds.robots import latest_images
 
 EVERY_S = 1 / 15
 LOOK_S = 0.2  # how often it is looked whether somebody watches
@@ -29,28 +29,24 @@ WATCHED_S = 3.0  # how long after their last sign somebody still does
 LONGEST = 640  # pixels of a picture's longer side, about: a larger one is divided by a whole number
 
 
-class Screens:
-    """Writes while somebody watches, in a thread of its own; of a world on the real clock only,
-    from `begin` to the end of the block: before, its cameras may not be open.
+class Screens(CampaignExtension):
+    """Writes while somebody watches, in a thread of its own, in worlds on the real clock; from the
+    moment when the world is prepared: before, its cameras may not be open.
     """
 
-    def __init__(self, env: Env, attempt: Path):
-        self._env, self._folder, self._attempt = env, attempt / LIVE_FOLDER, attempt
+    def __init__(self, attempt: Attempt):
+        self._env, self._attempt = attempt.env, attempt.folder
+        self._folder = attempt.folder / LIVE_FOLDER
         self._shown: dict[str, bytes] = {}
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Screens:
-        return self
+    def prepare(self, env: Env, start: Start) -> None:
+        if env.spec.real_time and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="capex screens", daemon=True)
+            self._thread.start()
 
-    def begin(self) -> None:
-        """The world is reset, its cameras see."""
-        if self._env.spec.real_time and self._thread is None:
-            thread = threading.Thread(target=self._run, name="capex screens", daemon=True)
-            thread.start()
-            self._thread = thread
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -68,7 +64,7 @@ class Screens:
         for camera in self._env.spec.cameras:
             scratch = self._folder / f".{camera.name}"
             try:
-                picture = glimpse(self._env, [camera.name], camera.size)[camera.name]
+                picture = latest_images(self._env, [camera.name], camera.size)[camera.name]
                 content = encode_jpeg(reduced(picture))
                 if content != self._shown.get(camera.name):  # nothing new, nothing written
                     scratch.write_bytes(content)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from capex.campaign.judging import Question
 from capex.errors import CapexError, RigFault
-from capex.operators import Question, Standby, never_ends
+from capex.operators import Standby, never_ends
 from capex.operators.arrangements import Arrangement, Match, made_by
 from capex.run.files import now
 from capex.run.verdicts import BROKEN, Verdict, Word

@@ -12,47 +12,47 @@ from typing import Any
 
 from capex.errors import CapexError
 from capex.models.pictures import encode_jpeg
-from capex.operators.teleoperation import Asked, read_move
+from capex.operators.teleoperation import TeleopCommand, read_move
 from capex.worlds import ArmState, Env
-from capex.worlds.robots import glimpse
+from capex.worlds.robots import latest_images
 
 LARGE, SMALL = 400, 200  # pixels of the longer side: the camera that is looked through, another
 DEAD_MAN_S = 0.2  # a move that waited longer moves no robot: its key may have been released since
 Message = dict[str, Any] | bytes | None  # None: the attempt is over
 
 
-class Wheel:
-    """`Controls` of a page. `hear` is called by the page's side, everything else by the world's."""
+class TeleopChannel:
+    """`Controls` of a page. The page's side calls `receive`, the world's everything else."""
 
-    def __init__(self, tell: Callable[[Message], None]):
-        """`tell` sends something to the page, from any thread."""
-        self.tell = tell
-        self._asked: queue.SimpleQueue[tuple[float, Mapping[str, Any]]] = queue.SimpleQueue()
-        self._next: tuple[float, Mapping[str, Any]] | None = None  # heard, and not taken yet
+    def __init__(self, send: Callable[[Message], None]):
+        """`send` sends something to the page, from any thread."""
+        self.send = send
+        self._received: queue.SimpleQueue[tuple[float, Mapping[str, Any]]] = queue.SimpleQueue()
+        self._next: tuple[float, Mapping[str, Any]] | None = None  # received, and not taken yet
         self._gone = threading.Event()
         self._camera, self._shown = "", 0
         self._env: Env | None = None
 
-    def hear(self, message: Mapping[str, Any]) -> None:
-        """What the page sent."""
-        self._asked.put((time.monotonic(), message))
+    def receive(self, message: Mapping[str, Any]) -> None:
+        """A message of the page."""
+        self._received.put((time.monotonic(), message))
 
     def leave(self) -> None:
         """The page is gone."""
         self._gone.set()
 
-    def heard(self, wait_s: float) -> bool:
+    def waiting(self, wait_s: float) -> bool:
         """Whether there is something to take, within a while; a page that is gone is something."""
         if self._next is None:
             try:
-                self._next = self._asked.get(timeout=wait_s)
+                self._next = self._received.get(timeout=wait_s)
             except queue.Empty:
                 return self._gone.is_set()
         return True
 
-    def take(self, wait_s: float) -> Asked | None:
+    def take(self, wait_s: float) -> TeleopCommand | None:
         """The next message as a move; what is none is answered with a sentence."""
-        if not self.heard(wait_s):
+        if not self.waiting(wait_s):
             return None
         if self._next is None:
             return "leave"
@@ -74,7 +74,7 @@ class Wheel:
                 raise CapexError("a move came too late for a robot that runs in real time")
             return read_move(raw, self._env.spec)
         except CapexError as error:
-            self.tell({"event": "refused", "error": str(error)})
+            self.send({"event": "refused", "error": str(error)})
             return None
 
     def show(self, env: Env, tick: int) -> None:
@@ -86,7 +86,7 @@ class Wheel:
         wrists = [c.name for c in env.spec.cameras if c.kind == "wrist" and c.name != self._camera]
         beside = wrists[:1] or [name for name in names if name != self._camera][:1]
         state = env.robot_state()
-        self.tell(
+        self.send(
             {
                 "event": "state",
                 "tick": tick,
@@ -107,7 +107,7 @@ class Wheel:
         )
         for name, longest in zip([self._camera, *beside], (LARGE, SMALL), strict=False):
             size = env.spec.camera(name).fitted(longest)
-            self.tell(encode_jpeg(glimpse(env, [name], size)[name]))
+            self.send(encode_jpeg(latest_images(env, [name], size)[name]))
 
 
 def _projection(env: Env, camera: str) -> dict[str, Any] | None:

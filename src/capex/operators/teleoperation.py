@@ -14,18 +14,17 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, OperatorLeft, UnknownName
+from capex.method.context import Ended, EpisodeContext
 from capex.method.episode import Episode
 from capex.method.executor import Tick
-from capex.method.hooks import Ended, Hooks
 from capex.method.memory import Memory
 from capex.method.motion import shorten
-from capex.method.record import record_episode
+from capex.method.record import EndReason, record_episode
 from capex.method.recorder import Recorder
 from capex.models import Model
-from capex.operators import OperatorLeft
 from capex.worlds import ArmCommand, ArmSpec, Command, Env, RobotState, Spec, Start
-from capex.worlds.robots import brake, settle
+from capex.worlds.robots import RigEnv
 
 RELEASED_S = 0.1  # two ticks without a message: the key was released, or its page is gone
 WAIT_S = 0.2  # how often a driver who waits for a message looks whether the attempt is to end
@@ -53,13 +52,13 @@ class Move:
         }
 
 
-Asked = Move | Literal["still", "done", "leave"]
+TeleopCommand = Move | Literal["still", "done", "leave"]
 
 
 class Controls(Protocol):
     """What a person drives by, and sees."""
 
-    def take(self, wait_s: float) -> Asked | None:
+    def take(self, wait_s: float) -> TeleopCommand | None:
         """What is asked next; None where nothing was within that time. "still": the keys were let
         go; "done": the attempt is over; "leave": it is not to be kept.
         """
@@ -81,11 +80,11 @@ class Teleoperator:
     stand_in: bool = False
     model: Model | None = None
 
-    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
         """Drive until success, the horizon, or until the person says that it is over."""
-        asked = hooks.clock()
-        hooks.begin(env, start)
-        began = hooks.clock()
+        asked = context.clock()
+        context.reset(env, start)
+        began = context.clock()
         recorder = Recorder(env)
         recorder.begin_plan()
         grips = dict.fromkeys((arm.name for arm in env.spec.arms), 0.0)
@@ -93,10 +92,10 @@ class Teleoperator:
         def carry_out(command: Command) -> Tick:
             tick = Tick(env.step(command), env.robot_state(), env.success(), 0)
             recorder(tick)
-            hooks.tell(tick)
+            context.emit(tick)
             return tick
 
-        end, moves = drive(self.controls, env, grips, env.spec.horizon, carry_out, hooks.end_now)
+        end, moves = drive(self.controls, env, grips, env.spec.horizon, carry_out, context.end_now)
         if end == "leave":
             raise OperatorLeft
         success = env.success()
@@ -107,13 +106,13 @@ class Teleoperator:
             arm=self.name,
             model=self.name,
             success=success,
-            end=end,
+            end=EndReason(end),
             steps=len(moves),
             turns=(),
-            extra={"driven": {"by": self.by, "device": self.device}},
+            extensions={"teleoperation": {"by": self.by, "device": self.device}},
         )
-        hooks.tell(Ended(record.end, success))
-        return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)
+        context.emit(Ended(record.end, success))
+        return Episode(record, recorder.steps, {}, context.clock() - began, began - asked)
 
 
 def drive(
@@ -129,6 +128,7 @@ def drive(
     """
     moves: list[Move] = []
     controls.show(env, 0)
+    rig = env if isinstance(env, RigEnv) else None
     moving = False  # towards a goal ahead of the arms
     while True:
         if env.success():
@@ -139,7 +139,8 @@ def drive(
             return "horizon", moves
         move = controls.take(RELEASED_S if moving else WAIT_S)
         if moving and not isinstance(move, Move):
-            brake(env)
+            if rig is not None:
+                rig.brake()
             moving = False
         if move == "leave" or move == "done":
             return move, moves
@@ -148,8 +149,8 @@ def drive(
             moves.append(move)
             moving = env.spec.real_time
             controls.show(env, len(moves))
-            if tick.state.stopped:  # the guard stopped the arms; they go on once they keep still
-                settle(env)
+            if tick.state.stopped and rig is not None:  # by the guard, until the arms keep still
+                rig.settle()
 
 
 def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:

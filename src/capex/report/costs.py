@@ -62,7 +62,7 @@ def bill(source: Source) -> Bill:
         requests=sum(r.requests for r in rows),
         wire_attempts=sum(r.wire_attempts for r in rows),
         decisions=sum(e.decisions for e in source.episodes),
-        spent=sum(e.spent for e in source.episodes),
+        spent=sum(e.skipped for e in source.episodes),
         invalid=len(source.invalid),
         errors=Counter(attempt.error for attempt in source.invalid),
     )

@@ -111,7 +111,7 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
                 f"Run {info.name}: {attempts} left out because {why}; what they took counts as that"
                 " of invalid attempts."
             )
-    if spoken := sum(e.words_said > 0 for e in data.episodes[before:]):
+    if spoken := sum(e.messages > 0 for e in data.episodes[before:]):
         attempts = "1 attempt" if spoken == 1 else f"{spoken} attempts"
         data.problems.append(
             f"Run {info.name}: in {attempts} the operator spoke to the model, which was told what"
@@ -153,8 +153,8 @@ def _add(
     for found in chain.episodes:
         try:
             row = summarize(found, run)
-            spoken = data.unaided and row.words_said > 0
-            steered = TAKEN_OVER if row.driven_steps else SPOKEN_TO if spoken else ""
+            spoken = data.unaided and row.messages > 0
+            steered = TAKEN_OVER if row.human_steps else SPOKEN_TO if spoken else ""
             if steered:
                 cost = cost_row(found.index, of_episode(found), chain, run, data.runs[run])
                 data.invalid.append(replace(cost, error=steered))

@@ -87,10 +87,9 @@ def cost_row(
     attempt: InvalidAttempt | None = None,
 ) -> CostRow:
     """What an invalidated attempt took, or, without one, what attempts took that left no record."""
-    note = attempt.record if attempt is not None else {}
     models = [
         *(e.record.model for e in chain.episodes),
-        *(a.record.get("model") for a in chain.invalid),
+        *(a.note.model for a in chain.invalid),
         (info.settings or {}).get("model"),
     ]
     return CostRow(
@@ -99,11 +98,12 @@ def cost_row(
         world=chain.world,
         task=chain.task,
         arm=chain.arm,
-        model=str(note.get("model") or next(filter(None, models), "")),
-        stand_in=bool(note.get("stand_in", info.manifest.get("stand_in"))),
+        model=(attempt.note.model if attempt is not None else "")
+        or str(next(filter(None, models), "")),
+        stand_in=bool(info.manifest.get("stand_in")),
         start=start,
         error=attempt.error if attempt is not None else "",
         verdict=attempt.verdict if attempt is not None else None,
-        unix_time=attempt.timing.get("unix_time") if attempt is not None else None,
+        unix_time=attempt.timing.unix_time if attempt is not None else None,
         **amounts(taken),
     )

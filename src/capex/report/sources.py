@@ -71,7 +71,7 @@ class Source:
     @property
     def forked(self) -> bool:
         """Whether its episodes go on from saved states."""
-        return any(e.fork is not None for e in self.episodes)
+        return any(e.resumed is not None for e in self.episodes)
 
     @property
     def scorable(self) -> list[Summary]:
@@ -225,7 +225,7 @@ def _source(
     )
     stand_in = any(e.stand_in for e in episodes) or any(a.stand_in for a in invalid)
     label = plain(arm if arm == model else f"{arm} · {model}")
-    label += ", forks" if any(e.fork is not None for e in episodes) else ""
+    label += ", forks" if any(e.resumed is not None for e in episodes) else ""
     label += f" ({STAND_IN})" if stand_in else ""
     label += "" if alone else f" [{'+'.join(runs)}]"
     own = data.runs[together[0].member[0]].arm(arm) or (

@@ -22,11 +22,11 @@ class RigWorld:
 
     def make(self, world: str, task: str, **options: Any) -> Env:
         """The rig at one of its tasks; its robot is held from the first reset on."""
-        from capex.rigs.env import RigEnv
+        from capex.rigs.env import RigFileEnv
 
         if options:
             raise CapexError(f"{world}:{task} has no option '{next(iter(options))}'; it has none")
-        return RigEnv(world, self.rig, task)
+        return RigFileEnv(world, self.rig, task)
 
     @property
     def plan(self) -> Planner:

@@ -10,12 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from capex.campaign.manifest import RIG_TASKS
 from capex.rigs.rigfile import RigFile
 from capex.run.files import write_bytes
 from capex.worlds import RIG
 
 RIG_COPY = "rig.toml"
-TASKS = "tasks"
 
 
 def rig_of(world: str) -> RigFile:
@@ -37,7 +37,7 @@ def rig_contents(tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
         if isinstance(named, str):
             held.pop(Path(named).name, None)
         used = [task for of, task in tasks if of == world]
-        contents[world] = held | {TASKS: {task: asdict(rig.tasks[task]) for task in used}}
+        contents[world] = held | {RIG_TASKS: {task: asdict(rig.tasks[task]) for task in used}}
     return contents
 
 

@@ -1,14 +1,14 @@
-"""Rules of a campaign on a robot that there is once: one attempt at a time, nothing repeated from a
-log, somebody beside it, and a rig file that is part of what the run is.
-"""
+"""People beside the robots of a campaign: the operator, and the source of arrangements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from capex.campaign.judging import People
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.operators import Operator
+from capex.operators.arranging import ArrangedBy
 from capex.operators.scenes import OpenDataset, Scenes, open_scenes
 from capex.operators.scripted import ScriptedOperator
 from capex.rigs.campaign_files import rig_of
@@ -18,39 +18,17 @@ from capex.worlds.robots import one_robot
 Specs = Mapping[tuple[str, str], Spec]
 
 
-def refuse_sharing(settings: Settings, specs: Specs) -> None:
-    """One sentence about the first setting that one robot cannot serve."""
-    names = [spec.name for spec in specs.values() if one_robot(spec)]
-    if not names:
-        return
-    if len(names) < len(specs):
-        other = next(spec.name for spec in specs.values() if not one_robot(spec))
-        raise CapexError(
-            f"{names[0]} is one robot and {other} is not; collect them with commands of their own"
-        )
-    if len({world for world, _ in specs}) > 1:
-        listed = ", ".join(sorted({world for world, _ in specs}))
-        raise CapexError(f"a campaign drives one rig, and these are several: {listed}")
-    given = {
-        "--parallel": settings.parallel,
-        "--slots": settings.slots or 1,
-        "--round-size": settings.round_size,
-    }
-    for flag, value in given.items():
-        if value > 1:
-            raise CapexError(
-                f"{flag} {value}: {names[0]} is one robot, so one attempt runs at a time; leave"
-                f" {flag} out"
-            )
-    if settings.ray is not None:
-        raise CapexError(
-            f"--ray {settings.ray}: {names[0]} is one robot beside this machine; leave --ray out"
-        )
-    if settings.model.startswith("cassette:"):
-        raise CapexError(
-            f"--model {settings.model}: recorded answers are never said to a robot again, and"
-            f" {names[0]} is one; name the model itself"
-        )
+def people_of(
+    settings: Settings,
+    specs: Specs,
+    person: Operator | None,
+    open_dataset: OpenDataset | None = None,
+) -> People:
+    """The people of a campaign; a start without an arrangement is refused."""
+    operator, named = choose_operator(settings, specs, person)
+    scenes = scenes_of(settings, specs, open_dataset)
+    arranged = () if operator is None else (ArrangedBy(operator, scenes),)
+    return People(operator, named, arranged)
 
 
 def choose_operator(

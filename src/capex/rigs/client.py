@@ -173,7 +173,7 @@ class KeeperLink:
     def _lost(self) -> RigFault:
         self._gone = True
         deaths = ", ".join(
-            sorted({facts.when_we_die for facts in getattr(self, "facts", {}).values()})
+            sorted({facts.on_disconnect for facts in getattr(self, "facts", {}).values()})
         )
         arms = f"; its arms: {deaths}" if deaths else ""
         ended = f"the process of rig {self._rig.name} ended"

@@ -50,7 +50,7 @@ ACTION_NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
 TIP_NAMES = ("x", "y", "z", "qx", "qy", "qz", "qw")
 
 
-class RigEnv(Env):
+class RigFileEnv(Env):
     """One task on one rig. Environments of one rig file in one process share its robot."""
 
     def __init__(self, world: str, rig: RigFile, task: str, opener: Opener = open_rig):
@@ -94,7 +94,7 @@ class RigEnv(Env):
         return registry.current(self._rig)
 
     def reset(self, start: Start) -> None:
-        """Move the arms home, grippers open. A person arranges the rest: `Hooks.prepare`."""
+        """Move the arms home, grippers open. A person arranges the rest: `AttemptExtension.prepare`."""
         spec = self._spec
         if start.task != spec.task:
             raise CapexError(
@@ -242,7 +242,7 @@ class RigEnv(Env):
         self._look()
         return {name: self._eyes.image(self.open(), name, size) for name in chosen}
 
-    def glimpse(
+    def latest_images(
         self, cameras: Sequence[str], size: tuple[int, int] | None = None
     ) -> dict[str, Image]:
         """The newest picture of each camera while the arms move on, as a recording has it."""
@@ -297,9 +297,9 @@ class RigEnv(Env):
         """In how many ticks since the reset the guard did what."""
         return dict(sorted(self._tally.guard.items()))
 
-    def when_we_die(self) -> dict[str, str]:
+    def disconnect_behaviour(self) -> dict[str, str]:
         """By arm, what it does when our processes end without a word."""
-        return {name: facts.when_we_die for name, facts in self.open().link.facts.items()}
+        return {name: facts.on_disconnect for name, facts in self.open().link.facts.items()}
 
     def rig_notes(self) -> Mapping[str, Any]:
         """What a record keeps of the rig beside the attempt."""

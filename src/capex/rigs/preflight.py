@@ -14,7 +14,7 @@ import numpy as np
 
 from capex.errors import RigFault
 from capex.rigs.drivers import about
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.locks import RigLock, lock_key
 from capex.rigs.opening import camera_key
 from capex.rigs.registry import OpenRig
@@ -30,7 +30,7 @@ MINUTES_RECORDED = 60
 PIXEL_BYTES = {"video": 0.02, "images": 0.15}
 
 
-def check_dry(env: RigEnv) -> CheckReport:
+def check_dry(env: RigFileEnv) -> CheckReport:
     """Look at a rig without moving it."""
     return CheckReport(f"{env.spec.world}, nothing moves", try_rules(DRY_RULES, env))
 
@@ -51,7 +51,7 @@ def policy_lines(policy: GuardPolicy) -> list[str]:
     return lines
 
 
-def _file_is_right(env: RigEnv) -> str:
+def _file_is_right(env: RigFileEnv) -> str:
     """The rig file was read and checked; how far each home is from the box that holds it."""
     rig = env.rig
     homes = (f"{arm.name} {cm(_room(arm, rig.guard))}" for arm in rig.arms)
@@ -67,7 +67,7 @@ def _room(arm: ArmEntry, policy: GuardPolicy) -> float:
     return float(min(np.min(home - box.lower_m), np.min(np.array(box.upper_m) - home)))
 
 
-def _locks_are_held(env: RigEnv) -> str:
+def _locks_are_held(env: RigFileEnv) -> str:
     """Nobody else can take an arm or a camera of the rig while it is open."""
     rig = env.open().rig
     keys = {f"arm {a.name}": lock_key(a.lock, a.options) for a in rig.arms}
@@ -82,7 +82,7 @@ def _locks_are_held(env: RigEnv) -> str:
     return f"held against other processes: {', '.join(keys)}"
 
 
-def _joints_are_clear(env: RigEnv) -> str:
+def _joints_are_clear(env: RigFileEnv) -> str:
     """No joint is near its limit, before anything is held; otherwise nothing is."""
     link = env.open().link
     if near := near_limits(env.rig, link):
@@ -92,7 +92,7 @@ def _joints_are_clear(env: RigEnv) -> str:
     return f"nearest to its limit: {least.name} of {arm}, by {least.room_rad:.2f} rad"
 
 
-def _arms_answer(env: RigEnv) -> str:
+def _arms_answer(env: RigFileEnv) -> str:
     """Every arm keeps still and sends fresh states."""
     link = env.open().link
     link.settle()  # RigFault where a state is stale or an arm has an error
@@ -102,11 +102,11 @@ def _arms_answer(env: RigEnv) -> str:
     for arm in env.rig.arms:
         facts = link.facts[arm.name]
         force = "force sensed" if arm.senses_force else "force unknown"
-        words.append(f"{arm.name}: {len(facts.joint_names)} joints, {force}; {facts.when_we_die}")
+        words.append(f"{arm.name}: {len(facts.joint_names)} joints, {force}; {facts.on_disconnect}")
     return "; ".join(words)
 
 
-def force_is_quiet(env: RigEnv) -> str:
+def force_is_quiet(env: RigFileEnv) -> str:
     """After motions in free air: what was measured as force there must be no contact."""
     facts, largest = env.open().link.facts, env.largest_force_n
     limits = {
@@ -131,7 +131,7 @@ def force_is_quiet(env: RigEnv) -> str:
     )
 
 
-def _cameras_deliver(env: RigEnv) -> str:
+def _cameras_deliver(env: RigFileEnv) -> str:
     """Every camera gives new pictures of its size, and depth where the file says so."""
     opened, told = env.open(), []
     for entry in env.rig.cameras:
@@ -165,7 +165,7 @@ def _watched(entry: CameraEntry, rig: OpenRig) -> float:
     return rate
 
 
-def _cameras_are_calibrated(env: RigEnv) -> str:
+def _cameras_are_calibrated(env: RigFileEnv) -> str:
     """Which cameras have intrinsics and extrinsics; locate_pixel works through those."""
     opened = env.open()
     have: list[str] = []
@@ -181,7 +181,7 @@ def _cameras_are_calibrated(env: RigEnv) -> str:
     return ", ".join(have) + (f"; missing: {', '.join(lack)}; {advice}" if lack else "")
 
 
-def _disk_has_room(env: RigEnv) -> str:
+def _disk_has_room(env: RigFileEnv) -> str:
     """An hour of recorded frames fits where runs are written from here."""
     rig = env.rig
     pixels = sum(camera.size[0] * camera.size[1] for camera in rig.cameras)
@@ -193,7 +193,7 @@ def _disk_has_room(env: RigEnv) -> str:
     return told
 
 
-def _guard_is_on(env: RigEnv) -> str:
+def _guard_is_on(env: RigFileEnv) -> str:
     """The policy in force, and what it takes for a hand where the file does not say."""
     assumed = [
         f"the hand of {name} is assumed to be a Franka Hand; hands.{name}.shape or its parts in"

@@ -10,8 +10,7 @@ from capex.report import show
 from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source, plain
 from capex.report.tables import Column, Row, Table
-
-LOCK_STEP = "lock-step"
+from capex.rigs.attempt import LOCK_STEP, RIG
 
 
 def rig_section(given: SectionInput) -> list[Section]:
@@ -40,7 +39,8 @@ def rig_section(given: SectionInput) -> list[Section]:
 
 
 def _notes(source: Source) -> list[Mapping[str, Any]]:
-    return [episode.rig for episode in source.episodes if episode.rig]
+    notes = (episode.extensions.get(RIG) for episode in source.episodes)
+    return [note for note in notes if isinstance(note, Mapping) and "lateness" in note]
 
 
 def _guarded(source: Source) -> Counter[str]:

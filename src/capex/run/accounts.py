@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-from capex.models import NO_TOKENS, Usage
+from capex.models import NO_TOKENS, LedgerTotals, Usage
 from capex.models.cassette import read_requests
 from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts, readable
 from capex.run.spend import Account, ChainStart, Slots
@@ -61,27 +60,19 @@ class Taken:
 def of_episode(episode: LoadedEpisode) -> Taken:
     """A whole attempt, answers from before it was cut off included."""
     record = episode.record
-    return _taken(
-        {
-            "cost_usd": record.cost_usd,
-            **(record.extra.get("ledger") or {}),
-            "requests": record.requests,
-        },
-        episode.seconds,
-    )
+    totals = record.ledger or LedgerTotals(attempts=record.requests)
+    totals = replace(totals, requests=record.requests, cost_usd=record.cost_usd)
+    return _taken(totals, episode.seconds)
 
 
 def of_invalid(attempt: InvalidAttempt, *, continued: bool) -> Taken:
     """An invalidated attempt. If it was continued, its requests and the time that its answers took
     are part of the one that did.
     """
-    seconds = float(attempt.timing.get("episode_s", 0.0))
+    seconds = attempt.timing.episode_s
     if continued:
-        return Taken(
-            tokens=NO_TOKENS,
-            seconds=max(0.0, seconds - float(attempt.timing.get("answered_s", 0.0))),
-        )
-    return _taken(attempt.record.get("ledger") or {}, seconds)
+        return Taken(tokens=NO_TOKENS, seconds=max(0.0, seconds - attempt.timing.answered_s))
+    return _taken(attempt.note.ledger or LedgerTotals(), seconds)
 
 
 def of_account(account: Account, seconds: float = 0.0) -> Taken:
@@ -98,9 +89,7 @@ def invalid_attempts(chain: LoadedChain) -> list[tuple[InvalidAttempt, Taken]]:
         (
             a,
             of_invalid(
-                a,
-                continued=bool(a.record.get("continues"))
-                and (a.index in finished or last[a.index] is not a),
+                a, continued=a.note.continues and (a.index in finished or last[a.index] is not a)
             ),
         )
         for a in chain.invalid
@@ -192,24 +181,16 @@ def _joined(*tables: Mapping[int, Taken]) -> dict[int, Taken]:
     return joined
 
 
-def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
-    """From the ledger of a record: its cost if that is known, otherwise from the known part to what
-    the rest may have cost.
+def _taken(totals: LedgerTotals, seconds: float) -> Taken:
+    """From the totals of a record: the cost if that is known, otherwise from the known part to the
+    highest possible one.
     """
-    whole, known = ledger.get("cost_usd"), ledger.get("known_cost_usd")
-    low = whole if whole is not None else known
+    low = totals.known_cost_usd if totals.cost_usd is None else totals.cost_usd
     usd = None
     if low is not None:
         exact = Decimal(str(low))
-        usd = exact, exact + Decimal(str(ledger.get("held_usd") or 0))
-    tokens = ledger.get("tokens")
-    usage = (
-        Usage(**{name: tokens.get(name, 0) for name in TOKENS})
-        if isinstance(tokens, Mapping)
-        else None
-    )
-    requests = int(ledger.get("requests", 0))
-    return Taken(requests, int(ledger.get("attempts", requests)), usd, usage, seconds)
+        usd = exact, exact + Decimal(str(totals.held_usd))
+    return Taken(totals.requests, totals.attempts, usd, totals.tokens, seconds)
 
 
 def _difference(more: Taken, less: Taken) -> Taken:

@@ -1,15 +1,16 @@
 """Episodes without their decisions, for overviews of thousands: only the beginning of a record is
-read, which tells everything else.
+read, which holds all other fields.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from capex.analysis.fork_origin import KEY as FORK
+from capex import codec
 from capex.method.record import from_json
 from capex.run.reading import LoadedEpisode, load_episode
 from capex.run.verdicts import read_verdicts
+from capex.run.writing import Timing
 from capex.untrusted import loads, opened, read_json, require_plain
 
 HEAD_BYTES = 8 * 2**10  # of a record.json: everything before its decisions, and more
@@ -35,10 +36,8 @@ def _quickly(chain: str, folder: Path, index: int) -> LoadedEpisode | None:
         return None
     raw = loads(beginning.rstrip().removesuffix(b",") + b"}")
     record = from_json({**raw, "turns": []})
-    if FORK in raw or record.start != index:
+    if record.resumed is not None or record.start != index:
         return None
-    timing = read_json(folder / "timing.json")
-    if not isinstance(timing.get("episode_s", 0.0), int | float):
-        return None
+    timing = codec.from_json(read_json(folder / "timing.json"), Timing)
     verdicts = () if record.success is not None else tuple(read_verdicts(folder))
     return LoadedEpisode(chain, folder, record, timing, verdicts)

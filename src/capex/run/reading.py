@@ -20,25 +20,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from capex.analysis.fork_origin import Fork, fork_of
+from capex import codec
 from capex.errors import DamagedFile
-from capex.method.record import (
-    EpisodeRecord,
-    from_json,
-    require_count,
-    require_ledger,
-    require_number,
-)
+from capex.method.record import EpisodeRecord, from_json
+from capex.models import LedgerTotals
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
+from capex.run.writing import InvalidNote, Timing
 from capex.untrusted import read_bytes, require_plain
 
 DIGESTED = ("record.json", STEPS)
-TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ class LoadedEpisode:
     chain: str  # WORLD--TASK--ARM
     path: Path
     record: EpisodeRecord
-    timing: Mapping[str, Any]  # episode_s, reset_s, unix_time, ..
+    timing: Timing
     verdicts: tuple[Verdict, ...] = ()  # of people, where the world does not judge; oldest first
 
     @property
@@ -62,35 +57,32 @@ class LoadedEpisode:
         return effective_success(self.record.success, self.verdict)
 
     @property
-    def fork(self) -> Fork | None:
-        """Of a fork: where it goes on from."""
-        return fork_of(self.record)
-
-    @property
     def index(self) -> int:
-        """The number of its folder: the start's index, of a fork its own."""
-        return self.record.start if self.fork is None else self.fork.number
+        """The number of its folder: the start's index, or its own where it resumed from a saved
+        state.
+        """
+        resumed = self.record.resumed
+        return self.record.start if resumed is None else resumed.number
 
     @property
     def position(self) -> int:
-        """The place in the chain's order: what memory had seen before it."""
-        return int(self.record.extra.get("position", self.index))
+        """The place in the chain's order: memory learned from those before it."""
+        return self.index if self.record.position is None else self.record.position
 
     @property
     def seconds(self) -> float:
         """Wall time of the attempt without its reset; 0 where it was not kept."""
-        return float(self.timing.get("episode_s", 0.0))
+        return self.timing.episode_s
 
     @property
     def verdicts_seen(self) -> dict[str, dict[str, str] | None]:
         """By start, the verdicts that its memory had learned from, with their times; None where
         there was none yet.
         """
-        seen, at = self.record.extra.get("verdicts_seen"), self.timing.get("verdicts_seen_at")
-        times = at if isinstance(at, Mapping) else {}
+        at = self.timing.verdicts_seen_at
         return {
-            start: None if verdict is None else {"verdict": verdict, "at": times.get(start, "")}
-            for start, verdict in (seen.items() if isinstance(seen, Mapping) else ())
+            start: None if verdict is None else {"verdict": verdict, "at": at.get(start, "")}
+            for start, verdict in (self.record.verdicts_seen or {}).items()
         }
 
     def steps(self) -> dict[str, Any]:
@@ -115,11 +107,19 @@ class InvalidAttempt:
 
     chain: str
     path: Path
-    index: int
-    error: str
-    record: Mapping[str, Any]  # as written
-    timing: Mapping[str, Any]
+    note: InvalidNote
+    timing: Timing
     verdict: Verdict | None = None  # the one that invalidated it
+
+    @property
+    def index(self) -> int:
+        """The index of its start."""
+        return self.note.start
+
+    @property
+    def error(self) -> str:
+        """Why it was invalidated."""
+        return self.note.error
 
     @property
     def undoable(self) -> bool:
@@ -290,10 +290,10 @@ def load_episode(episode: Path) -> LoadedEpisode:
 
 
 def briefly(episode: LoadedEpisode) -> LoadedEpisode:
-    """An episode without its decisions, which are most of it. A fork keeps them: they tell where it
-    begins.
+    """An episode without its decisions, which are most of it. One that resumed from a saved state
+    keeps them.
     """
-    if episode.fork is not None:
+    if episode.record.resumed is not None:
         return episode
     return replace(episode, record=replace(episode.record, turns=()))
 
@@ -313,13 +313,11 @@ def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
     with _damage(folder):
         require_plain(folder)
     record = read_record(folder)
-    with _damage(folder / "record.json"):
-        fork = fork_of(record)
-    if (told := record.start if fork is None else fork.number) != index:
-        what = "start" if fork is None else "fork"
-        raise DamagedFile(folder / "record.json", f"it tells of {what} {told}")
     verdicts = () if record.success is not None else tuple(read_verdicts(folder))
-    return LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
+    episode = LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
+    if episode.index != index:
+        raise DamagedFile(folder / "record.json", f"it is the record of {episode.index}")
+    return episode
 
 
 def read_invalid(folder: Path) -> InvalidAttempt:
@@ -328,26 +326,38 @@ def read_invalid(folder: Path) -> InvalidAttempt:
     with _damage(path):
         require_plain(folder)
         raw = read_json(path)
-        require_count("start", raw["start"]["index"])
-        if "position" in raw:
-            require_count("position", raw["position"])
-        require_ledger(raw.get("ledger"))
-        verdict = read_verdict(folder) if raw["error"] is None else None
-        error = str(raw["error"])
-        if verdict is not None:
-            error = f"judged invalid by {verdict.by}"
-            error += f" ({verdict.words})" if verdict.words else ""
-            own = {name: raw.get(name) for name in ("cost_usd", "requests")}
-            raw = {**raw, "ledger": {**(raw.get("ledger") or {}), **own}}
+        if "error" in raw:
+            note, verdict = codec.from_json(raw, InvalidNote), None
+        else:
+            note, verdict = _judged_invalid(from_json(raw), read_verdict(folder))
         return InvalidAttempt(
-            folder.parent.parent.name,
-            folder,
-            raw["start"]["index"],
-            error,
-            raw,
-            _read_timing(folder),
-            verdict,
+            folder.parent.parent.name, folder, note, _read_timing(folder), verdict
         )
+
+
+def _judged_invalid(
+    record: EpisodeRecord, verdict: Verdict | None
+) -> tuple[InvalidNote, Verdict | None]:
+    """A whole attempt that a person judged invalid, as the note of an invalid one."""
+    error = "it was not judged invalid"
+    if verdict is not None:
+        error = f"judged invalid by {verdict.by}" + (f" ({verdict.words})" if verdict.words else "")
+    totals = record.ledger or LedgerTotals()
+    totals = replace(totals, cost_usd=record.cost_usd, requests=record.requests)
+    return (
+        InvalidNote(
+            task=record.task,
+            arm=record.arm,
+            start=record.start,
+            seed=record.seed,
+            model=record.model,
+            error=error,
+            position=record.position,
+            ledger=totals,
+            extensions=record.extensions,
+        ),
+        verdict,
+    )
 
 
 def readable(log: Path) -> bool:
@@ -363,13 +373,10 @@ def readable(log: Path) -> bool:
     return True
 
 
-def _read_timing(folder: Path) -> dict[str, Any]:
+def _read_timing(folder: Path) -> Timing:
     path = folder / "timing.json"
     with _damage(path):
-        timing = read_json(path)
-        for name in TIMES:
-            require_number(name, timing.get(name, 0.0))
-        return timing
+        return codec.from_json(read_json(path), Timing)
 
 
 @contextlib.contextmanager

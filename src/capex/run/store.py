@@ -46,7 +46,7 @@ from capex.run.files import (
 from capex.run.machine import fingerprint, revision, versions
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
-from capex.run.writing import WRITERS, EpisodeWriter, keep_begun, next_numbered
+from capex.run.writing import WRITERS, EpisodeWriter, Timing, keep_begun, next_numbered
 from capex.untrusted import no_links, read_bytes, require_plain
 
 ASKED = "asked.json"
@@ -100,11 +100,7 @@ class Chain:
         return EpisodeWriter(self, index)
 
     def commit(
-        self,
-        index: int,
-        record: Mapping[str, Any],
-        timing: Mapping[str, Any],
-        steps: Mapping[str, Array],
+        self, index: int, record: Mapping[str, Any], timing: Timing, steps: Mapping[str, Array]
     ) -> Path:
         """Write an episode whole, in one go."""
         return self.begin(index).commit(record, timing, steps)

@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.analysis.fork_origin import Fork, own_part
-from capex.method.record import Turn
+from capex.method.record import EndReason, Resumed, Turn
 from capex.models import Usage
-from capex.operators.inbox import IN_RECORD
 from capex.pose import Array
 from capex.run.accounts import Taken, of_episode
 from capex.run.reading import LoadedEpisode
 from capex.run.verdicts import Verdict, standing
 
 NO_LABEL = -1
-# In a student's record, beside what is known of it: how it came by the instruction's embedding.
+# In the extensions of a student's record: the policy, the source of the instruction's embedding.
+STUDENT = "student"
 HEARD = "instruction_embedding"
-StartKey = tuple[str, str, int, int, str]  # world, task, index, seed, state of a fork
+StartKey = tuple[str, str, int, int, str]  # world, task, index, seed, saved state
 # Known, and at most: requests that may have been billed count with their worst case.
 DollarSpan = tuple[float, float]
 # From the record to its summary.
@@ -59,10 +58,10 @@ class Summary:
     seed: int
     position: int  # slot in the chain's order
     success: bool | None  # that counts: by the world or by a verdict
-    end: str
+    end: EndReason
     steps: int
     decisions: int
-    spent: int  # decisions that passed without motion
+    skipped: int  # decisions that passed without motion
     requests: int
     wire_attempts: int  # requests with their retries
     cost_usd: float | None  # as recorded; None where part of it is not known
@@ -84,10 +83,10 @@ class Summary:
     # By start, which verdict its memory had learned from; None where the world judges, or there is
     # no memory.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
-    rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
-    fork: Fork | None = None  # where it goes on from, if it is one
-    words_said: int = 0  # by the operator to the model: it was told what others were not
-    driven_steps: int = 0  # by a person who took the attempt over: its outcome is not the model's
+    resumed: Resumed | None = None  # where it resumed from a saved state of another one
+    messages: int = 0  # of people to the model: it knew more than others
+    human_steps: int = 0  # by a person who took the attempt over: its outcome is not the model's
+    extensions: Mapping[str, Any] = field(default_factory=dict)  # of its record
 
     @property
     def verdict(self) -> Verdict | None:
@@ -97,19 +96,19 @@ class Summary:
     @property
     def claimed_done(self) -> bool:
         """Whether the model said that it was done: a claim, which decides nothing."""
-        return self.end == "done"
+        return self.end is EndReason.DONE
 
     @property
     def number(self) -> int:
-        """The number of its folder: its start's, of a fork its own."""
-        return self.start if self.fork is None else self.fork.number
+        """The number of its folder: its start's, or its own where it resumed from a state."""
+        return self.start if self.resumed is None else self.resumed.number
 
     @property
     def key(self) -> StartKey:
-        """What two methods must share to be paired: the start, of forks the state and which
-        repetition it is.
+        """Equal for episodes of two methods that can be paired: the start, and the saved state
+        that they resumed from.
         """
-        state = "" if self.fork is None else f"{self.fork.origin}#{self.fork.repetition:03d}"
+        state = "" if self.resumed is None else self.resumed.state
         return self.world, self.task, self.start, self.seed, state
 
     @property
@@ -122,11 +121,11 @@ class Summary:
 
 
 def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
-    """The numbers of an episode; of a fork those from its state on."""
-    record, extra = own_part(episode.record), episode.record.extra
-    weights, student = extra.get("weights"), extra.get("student")
-    if isinstance(student, Mapping) and HEARD in extra:
-        student = {**student, HEARD: extra[HEARD]}
+    """The numbers of an episode, from its saved state on where it resumed from one."""
+    record = episode.record.own_part()
+    student = record.extensions.get(STUDENT)
+    if isinstance(student, Mapping) and HEARD in record.extensions:
+        student = {**student, HEARD: record.extensions[HEARD]}
     planned = [t for t in record.turns if t.waypoints]
     return Summary(
         run=run,
@@ -137,21 +136,21 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         by_person=record.success is None,
         verdicts=episode.verdicts,
         verdicts_seen=episode.verdicts_seen,
-        rig=extra.get("rig"),
         **{name: getattr(record, name) for name in COPIED},
         **amounts(of_episode(episode)),
-        decisions=len(record.turns),
-        spent=sum(bool(t.spent) for t in record.turns),
-        unix_time=episode.timing.get("unix_time"),
-        labels_before=int(extra.get("labels_before", 0)),
-        weights=None if weights is None else tuple(float(w) for w in weights),
+        decisions=record.decisions,
+        skipped=sum(bool(t.skipped_reason) for t in record.turns),
+        unix_time=episode.timing.unix_time,
+        labels_before=record.labels_before or 0,
+        weights=record.weights,
         plans=len(planned),
         truncated=sum(t.committed < len(t.waypoints) for t in planned),
         calls=tuple(t.calls for t in record.turns),
         waypoints=_columns(planned),
-        fork=episode.fork,
-        words_said=len(extra.get(IN_RECORD) or ()),
-        driven_steps=record.driven_steps,
+        resumed=record.resumed,
+        messages=len(record.messages),
+        human_steps=record.human_steps,
+        extensions=record.extensions,
         student=student if isinstance(student, Mapping) else None,
     )
 

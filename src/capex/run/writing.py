@@ -10,10 +10,15 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from capex import codec
+from capex.codec import Amount as Seconds
+from capex.codec import Count
 from capex.errors import CapexError, DamagedFile
+from capex.models import LedgerTotals
 from capex.pose import Array
 from capex.run import live
 from capex.run.files import (
@@ -33,6 +38,53 @@ from capex.run.steps import STEPS, archive
 
 if TYPE_CHECKING:
     from capex.run.store import Chain
+
+
+@dataclass(frozen=True)
+class Timing:
+    """timing.json: the wall times of an attempt, apart from its record, so that records of equal
+    episodes are equal bytes. Seconds, but for the Unix time of its end.
+    """
+
+    episode_s: Seconds = 0.0  # without the reset
+    reset_s: Seconds = 0.0
+    queued_s: Seconds = 0.0  # for a core
+    model_s: Seconds = 0.0  # of waiting for the model
+    answered_s: Seconds = 0.0  # that the model took for its replies
+    # Of a student's rollout: control steps, rendering, inference, waiting for other rollouts.
+    physics_s: Seconds | None = None
+    drawing_s: Seconds | None = None
+    network_s: Seconds | None = None
+    waiting_s: Seconds | None = None
+    unix_time: Seconds | None = None
+    verdicts_seen_at: Mapping[str, str] = field(default_factory=dict)  # by start
+
+    def as_json(self) -> dict[str, Any]:
+        """timing.json, without what is not known."""
+        data: dict[str, Any] = codec.to_json(self)
+        return {k: v for k, v in data.items() if v not in (None, {})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvalidNote:
+    """The record of an attempt that an error of the model, the simulator or the rig ended. It
+    counts against the start's attempts if the model had begun to answer. `continues`: the next one
+    begins with its exchanges. `final`: the start's budget is used up.
+    """
+
+    task: str = ""
+    arm: str = ""
+    start: Count
+    seed: Count = 0
+    model: str = ""
+    error: str
+    counts: bool = False
+    continues: bool = False
+    final: bool = False
+    position: Count | None = None
+    ledger: LedgerTotals | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+
 
 EXCHANGES, EXCHANGE_TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 WRITERS = ".writers"
@@ -56,26 +108,17 @@ class EpisodeWriter:
         self.folder.mkdir()
 
     def commit(
-        self, record: Mapping[str, Any] | str, timing: Mapping[str, Any], steps: Mapping[str, Array]
+        self, record: Mapping[str, Any] | str, timing: Timing, steps: Mapping[str, Array]
     ) -> Path:
-        """Finish the episode: flush everything, then rename. `record`: what it holds, or that as
-        `laid_out` has it.
+        """Finish the episode: flush everything, then rename. `record`: its JSON values, or those as
+        `laid_out` has them.
         """
         return self._finish(self._chain.episode(self._index), record, timing, steps)
 
-    def commit_invalid(
-        self,
-        record: Mapping[str, Any],
-        timing: Mapping[str, Any],
-        steps: Mapping[str, Array],
-        *,
-        continues: bool = False,
-    ) -> Path:
-        """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next
-        one begins with its exchanges.
-        """
-        attempt_dir = self._finish(self._invalid_dir(), record, timing, steps)
-        if continues and (attempt_dir / EXCHANGES).is_file():
+    def commit_invalid(self, note: InvalidNote, timing: Timing, steps: Mapping[str, Array]) -> Path:
+        """Keep an attempt that an error invalidated, apart from the episodes."""
+        attempt_dir = self._finish(self._invalid_dir(), codec.to_json(note), timing, steps)
+        if note.continues and (attempt_dir / EXCHANGES).is_file():
             self._chain.leave(
                 self._index,
                 (attempt_dir / EXCHANGES).read_bytes(),
@@ -132,12 +175,12 @@ class EpisodeWriter:
         self,
         attempt_dir: Path,
         record: Mapping[str, Any] | str,
-        timing: Mapping[str, Any],
+        timing: Timing,
         steps: Mapping[str, Array],
     ) -> Path:
         text = record if isinstance(record, str) else laid_out(record)
         write_flushed(self.folder / "record.json", file_of(text))
-        write_flushed(self.folder / "timing.json", file_of(laid_out(timing)))
+        write_flushed(self.folder / "timing.json", file_of(laid_out(timing.as_json())))
         write_flushed(self.folder / STEPS, archive(steps))
         return self._rename(attempt_dir)
 
@@ -155,19 +198,28 @@ class EpisodeWriter:
         return attempt_dir
 
 
+def note_begun(attempt_dir: Path, note: InvalidNote, timing: Timing) -> None:
+    """Note that a robot's attempt is under way: the note survives even a kill."""
+    write_json(attempt_dir / BEGUN, {"note": codec.to_json(note), "timing": timing.as_json()})
+
+
+def forget_begun(attempt_dir: Path) -> None:
+    """The attempt is whole: its note is not needed any more."""
+    (attempt_dir / BEGUN).unlink(missing_ok=True)
+
+
 def keep_begun(chain: Chain, leftover: Path, index: int) -> bool:
-    """Turn what a killed process left of a robot's attempt into an invalid attempt; False where it
-    had not begun.
+    """Turn a killed process's attempt by a robot into an invalid attempt; False where it had not
+    begun.
     """
     try:
-        note = read_json(leftover / BEGUN)
+        begun = read_json(leftover / BEGUN)
     except (FileNotFoundError, DamagedFile):
         return False
-    times = note.pop("timing", {})
-    (leftover / BEGUN).unlink()
+    forget_begun(leftover)
     live.forget(leftover)
-    write_json(leftover / "record.json", note)
-    write_json(leftover / "timing.json", times)
+    write_json(leftover / "record.json", begun.get("note", {}))
+    write_json(leftover / "timing.json", begun.get("timing", {}))
     write_flushed(leftover / STEPS, archive({}))
     for folder in (leftover, *(p for p in leftover.rglob("*") if p.is_dir())):
         flush_folder(folder)

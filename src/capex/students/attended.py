@@ -9,24 +9,21 @@ start, on one arrangement.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from capex.campaign.attempt import Work
-from capex.campaign.check import refuse_starts
+from capex.campaign.check import refuse_sharing, refuse_starts
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
 from capex.campaign.demonstrators import STUDENT, method_without_model
 from capex.campaign.engines import Setup
-from capex.campaign.judging import refuse_without_operator
+from capex.campaign.judging import Judge, people_of, refuse_without_operator
+from capex.campaign.manifest import copy_rigs
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import CapexError
 from capex.method.episode import Demonstrator
-from capex.operators import Operator
-from capex.operators.scenes import OpenDataset
-from capex.rigs.campaign_files import copy_rigs
-from capex.rigs.campaign_rules import choose_operator, refuse_sharing, scenes_of
 from capex.run import LoadedRun
 from capex.run.store import SPEND, Run, open_run
 from capex.setting import as_flag
@@ -60,8 +57,8 @@ class Students(Mapping[str, Demonstrator]):
 def roll_out(
     jobs: Sequence[Rollouts],
     *,
-    person: Operator | None = None,
-    open_dataset: OpenDataset | None = None,
+    person: Judge | None = None,
+    open_dataset: Callable[..., Any] | None = None,
     watch: Watch | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -74,9 +71,8 @@ def roll_out(
     specs = {(spec.world, spec.task): spec}
     refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
-    operator, _ = choose_operator(settings, specs, person)
-    refuse_without_operator(settings, specs, operator)
-    scenes = scenes_of(settings, specs, open_dataset)
+    people = people_of(settings, specs, person, open_dataset)
+    refuse_without_operator(settings, specs, people.judge)
     run = open_run(settings.out, {"command": "evaluate"}, gl_backend())
     copy_rigs(run.path, (spec.world,))
     _claim(run, spec, plans, settings.starts)
@@ -85,8 +81,8 @@ def roll_out(
         Work(),
         students,
         run.path / SPEND,
-        operator=operator,
-        scenes=scenes,
+        judge=people.judge,
+        extensions=people.extensions,
         judge_now=settings.judge == "now",
     )
     stand_in = any(plan.stand_in for plan in plans.values())

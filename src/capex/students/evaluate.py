@@ -19,14 +19,14 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.names import parse_names, start_text
+from capex.campaign.settings import rig_contents
 from capex.errors import CapexError
+from capex.method.context import EpisodeContext
 from capex.method.episode import Episode
-from capex.method.hooks import Hooks
 from capex.method.memory import Memory
-from capex.rigs.campaign_files import rig_contents
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
-from capex.run.summary import Summary
+from capex.run.summary import STUDENT, Summary
 from capex.students import checkpoint, lerobot_checkpoint, lerobot_policy
 from capex.students.actor import Actor, ActorSpec
 from capex.students.advance import BATCH, SLOTS, Advance
@@ -37,7 +37,7 @@ from capex.students.rollouts import Rollout, RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Env, Spec, Start
-from capex.worlds.robots import glimpse
+from capex.worlds.robots import latest_images
 
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
@@ -305,7 +305,7 @@ def _check(job: Rollouts, spec: ActorSpec) -> Spec:
 def refuse_other_student(chain: Chain, student: Mapping[str, Any]) -> None:
     """A chain holds rollouts of one policy under the same conditions."""
     for episode in load_chain(chain).episodes[:1]:
-        recorded = episode.record.extra.get("student", {})
+        recorded = episode.record.extensions.get(STUDENT, {})
         changed = sorted(k for k in {*recorded, *student} if recorded.get(k) != student.get(k))
         if changed:
             raise CapexError(
@@ -333,13 +333,13 @@ class Student:
         """Whether its demonstrations came from a stand-in."""
         return self.plan.stand_in
 
-    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
         """Act until success or the horizon."""
-        rollout = Rollout(env, self.plan, start, hooks)
+        rollout = Rollout(env, self.plan, start, context)
         acting = self.policy.begin(seed=_seed(self.seed, start.index))
         while True:
             looks = acting.wants_images()
-            views = glimpse(env, self.plan.cameras, self.plan.size) if looks else {}
+            views = latest_images(env, self.plan.cameras, self.plan.size) if looks else {}
             state = dict(zip(env.spec.state_names, rollout.proprio, strict=True))
             seen = {"images": views, "state": state, "instruction": env.instruction}
             (action,) = self.policy.act_many([acting], [seen])

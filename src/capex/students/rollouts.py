@@ -23,18 +23,19 @@ import numpy.typing as npt
 
 from capex import worlds
 from capex.errors import CapexError, PhysicsDiverged
+from capex.method.context import NO_CONTEXT, Ended, EpisodeContext
 from capex.method.episode import Episode
 from capex.method.executor import Tick
-from capex.method.hooks import NO_HOOKS, Ended, Hooks
-from capex.method.record import record_episode
+from capex.method.record import EndReason, record_episode
 from capex.method.recorder import Recorder
 from capex.processes import Worker, WorkerDied, set_niceness
 from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
-from capex.run.summary import Summary, summarize
+from capex.run.summary import STUDENT, Summary, summarize
+from capex.run.writing import Timing
 from capex.worlds import Env, Image, RobotState, Start
 from capex.worlds.proprioception import continuous
-from capex.worlds.robots import settle
+from capex.worlds.robots import RigEnv
 
 Array = npt.NDArray[np.float64]
 Action = Array
@@ -82,11 +83,13 @@ class Rollout:
     the horizon or the operator ends it.
     """
 
-    def __init__(self, env: Env, plan: RolloutPlan, start: Start, hooks: Hooks = NO_HOOKS):
-        self.env, self._plan, self._start, self._hooks = env, plan, start, hooks
-        asked = hooks.clock()
-        hooks.begin(env, start)
-        self._began = hooks.clock()
+    def __init__(
+        self, env: Env, plan: RolloutPlan, start: Start, context: EpisodeContext = NO_CONTEXT
+    ):
+        self.env, self._plan, self._start, self._context = env, plan, start, context
+        asked = context.clock()
+        context.reset(env, start)
+        self._began = context.clock()
         self._reset_s = self._began - asked
         self._recorder = Recorder(env)
         self._recorder.begin_plan()
@@ -107,18 +110,18 @@ class Rollout:
         """One control step; the last one returns the episode. Where a rig's guard stops the arms,
         the policy goes on once they keep still.
         """
-        success, error = None if self._judged else False, None
+        success, error = None if self._judged else False, ""
         if not self._steps:
-            self._began = self._hooks.clock()
+            self._began = self._context.clock()
         try:
             self.env.apply(action)
             state, success = self.env.robot_state(), self._succeeded()
             self._follow(state)
             tick = Tick(action, state, success, 0)
             self._recorder(tick)
-            self._hooks.tell(tick)
-            if state.stopped:
-                settle(self.env)
+            self._context.emit(tick)
+            if state.stopped and isinstance(self.env, RigEnv):
+                self.env.settle()
         except PhysicsDiverged as diverged:
             error = str(diverged)
         self._steps += 1
@@ -133,15 +136,15 @@ class Rollout:
         """Whether a person judges the episode when it is over."""
         return self.env.spec.success == "operator"
 
-    def _ended(self, success: bool | None, error: str | None) -> str:
-        """Why the episode is over, or nothing."""
+    def _ended(self, success: bool | None, error: str) -> EndReason | None:
+        """Why the episode is over, if it is."""
         if success or error:
-            return "success" if success else "error"
-        if self._hooks.end_now():
-            return "operator"
-        return "horizon" if self._steps >= self._plan.horizon else ""
+            return EndReason.SUCCESS if success else EndReason.ERROR
+        if self._context.end_now():
+            return EndReason.OPERATOR
+        return EndReason.HORIZON if self._steps >= self._plan.horizon else None
 
-    def _episode(self, ended: str, success: bool | None, error: str | None) -> Episode:
+    def _episode(self, ended: EndReason, success: bool | None, error: str) -> Episode:
         record = record_episode(
             self.env,
             self._start,
@@ -153,12 +156,15 @@ class Rollout:
             horizon=self._plan.horizon,
             turns=(),
             end=ended,
-            error=error,
             stand_in=self._plan.stand_in,
-            extra={"student": dict(self._plan.student), **self._plan.hearing(self.env.instruction)},
+            extensions={
+                STUDENT: dict(self._plan.student),
+                **self._plan.hearing(self.env.instruction),
+                **({"error": error} if error else {}),
+            },
         )
-        self._hooks.tell(Ended(ended, success))
-        seconds = self._hooks.clock() - self._began
+        self._context.emit(Ended(ended, success))
+        seconds = self._context.clock() - self._began
         return Episode(record, self._recorder.steps, {}, seconds, self._reset_s)
 
 
@@ -169,11 +175,6 @@ class Spent:
     physics_s: float = 0.0  # with judging and recording
     drawing_s: float = 0.0
     network_s: float = 0.0
-
-    def as_json(self, episode_s: float) -> dict[str, float]:
-        """For timing.json."""
-        busy = self.physics_s + self.drawing_s + self.network_s
-        return {**vars(self), "waiting_s": max(0.0, episode_s - busy)}
 
 
 @dataclass
@@ -241,12 +242,14 @@ class Simulation:
     def _commit(self, episode: Episode, spent: Spent) -> Summary:
         """Write an episode whole."""
         chain, record = Chain(self.plan.chain), episode.record
-        timing = {
-            "episode_s": episode.seconds,
-            "reset_s": episode.reset_s,
-            "unix_time": time.time(),
-            **spent.as_json(episode.seconds),
-        }
+        busy = spent.physics_s + spent.drawing_s + spent.network_s
+        timing = Timing(
+            episode_s=episode.seconds,
+            reset_s=episode.reset_s,
+            unix_time=time.time(),
+            waiting_s=max(0.0, episode.seconds - busy),
+            **vars(spent),
+        )
         path = chain.commit(record.start, record.as_json(), timing, episode.steps)
         return summarize(LoadedEpisode(chain.path.name, path, record, timing))
 

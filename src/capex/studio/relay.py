@@ -1,5 +1,5 @@
 """Between a page that drives and an attempt of a running campaign, which calls here between two of
-its decisions (`campaign.takeover`).
+its decisions (`operators.takeover`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from capex.loopback import HOST
-from capex.operators import inbox as requests
-from capex.operators.inbox import Wish
+from capex.operators import inbox
+from capex.operators.inbox import TakeoverRequest
 from capex.operators.takeover import FRAME, FRAME_MAX, PICTURE, proof
 from capex.run.live import under_way
 from capex.run.store import Chain
@@ -26,7 +26,7 @@ from capex.untrusted import loads
 
 WAIT_S = 0.5  # how often it is looked whether the attempt is still there
 MESSAGE_MAX = 2000  # bytes that a page sends for one tick
-CALL_S = 10.0  # how long after it took the wish an attempt may take to call
+CALL_S = 10.0  # how long after it took the request an attempt may take to call
 ELSEWHERE = "the attempt does not reach this studio: it runs on another machine"
 UNWRITABLE = "the attempt cannot be asked: its run directory cannot be written"
 GONE = "the attempt ended before its next decision; there is nothing to drive any more"
@@ -55,15 +55,17 @@ class Relay:
         self._called: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 
     async def run(self) -> None:
-        """One turn, from the wish to the end of the call."""
+        """One turn, from the request to the end of the call."""
         self._called = asyncio.get_running_loop().create_future()
         server = await asyncio.start_server(self._answer, HOST, 0)
         port = int(server.sockets[0].getsockname()[1])
-        wish = Wish(self._place.by, self._place.device, port, self._key, socket.gethostname())
+        request = TakeoverRequest(
+            self._place.by, self._place.device, port, self._key, socket.gethostname()
+        )
         hearing = asyncio.create_task(self._page.receive_text())
         try:
             try:
-                requests.wish(*self._place.names, wish)
+                inbox.request_takeover(*self._place.names, request)
             except OSError as error:
                 await self._end({"event": "failed", "error": f"{UNWRITABLE} ({error.strerror})"})
                 return
@@ -76,7 +78,7 @@ class Relay:
             pass  # the page is gone, and with the call's end the attempt knows
         finally:
             hearing.cancel()
-            requests.forget_wish(*self._place.names, self._key)
+            inbox.withdraw_takeover(*self._place.names, self._key)
             server.close()
             if self._called.done():
                 self._called.result()[1].close()
@@ -98,7 +100,7 @@ class Relay:
         self, hearing: asyncio.Task[str]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """The call; None where the person or the attempt is gone before it."""
-        taken = 0  # how often it was seen that the wish was taken, and nobody called
+        taken = 0  # how often it was seen that the request was taken, and nobody called
         while True:
             either: set[asyncio.Future[Any]] = {self._called, hearing}
             await asyncio.wait(either, timeout=WAIT_S, return_when="FIRST_COMPLETED")
@@ -108,7 +110,7 @@ class Relay:
                 hearing.result()
                 await self._end({"event": "over", "kept": False, "handed": 0})
                 return None
-            taken += not requests.wished(*self._place.names)
+            taken += not inbox.takeover_requested(*self._place.names)
             gone = under_way(self._place.chain, self._place.start) is None
             if gone or taken * WAIT_S > CALL_S:
                 await self._end({"event": "failed", "error": GONE if gone else ELSEWHERE})

@@ -4,16 +4,15 @@ are the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from capex.campaign.attempt import AttemptJob, AttemptOutcome, Moved, Work
+from capex.campaign.attempt import AttemptJob, AttemptOutcome, Progress, Work
 from capex.campaign.demonstrators import Asked
+from capex.campaign.extensions import ExtensionFactory
+from capex.campaign.judging import Judge
 from capex.models import ChatSettings
-from capex.operators import Operator
-from capex.operators.scenes import Scenes
 from capex.run.spend import Known
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
@@ -28,11 +27,9 @@ class Setup:
     model: Asked  # itself, or demonstrators by arm, where everything stays in this process
     spend: Path
     chat: ChatSettings | None = None  # of a chat: model that is given by name
-    # Who stands beside a rig; stays in this process.
-    operator: Operator | None = None
-    # Where arrangements are taken from, by WORLD:TASK.
-    scenes: Mapping[str, Scenes] = field(default_factory=dict)
-    judge_now: bool = True  # whether the operator is asked after each attempt
+    judge: Judge | None = None  # of worlds that cannot judge; stays in this process
+    extensions: tuple[ExtensionFactory, ...] = ()  # of every attempt
+    judge_now: bool = True  # whether the judge is asked after each attempt
     known: Known | None = None  # what the driver has read of the spend
 
 
@@ -59,7 +56,7 @@ class Message:
     """What a worker tells the driver about a job."""
 
     ticket: int
-    what: Moved | AttemptOutcome | Failed | Lost
+    what: Progress | AttemptOutcome | Failed | Lost
 
 
 class Engine(Protocol):

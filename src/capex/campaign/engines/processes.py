@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from capex.campaign.attempt import AttemptJob, Moved
+from capex.campaign.attempt import AttemptJob, Progress
 from capex.campaign.engines import Lost, Message, Setup
 from capex.campaign.engines.threads import Threads
 from capex.errors import CapexError
@@ -113,7 +113,7 @@ class Processes:
             self._workers.append(self._spawn())
             return
         worker.spoke = True
-        if not isinstance(message.what, Moved):
+        if not isinstance(message.what, Progress):
             worker.tickets.discard(message.ticket)
         self._messages.append(message)
 

@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from capex import trust
-from capex.campaign.attempt import AttemptJob, AttemptOutcome, CutOff, Invalid, Moved, run_attempt
+from capex.campaign.attempt import (
+    AttemptJob,
+    AttemptOutcome,
+    CutOff,
+    Invalid,
+    Progress,
+    run_attempt,
+)
 from capex.campaign.core import Core
 from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Failed, Lost, Message, Setup
@@ -61,7 +68,7 @@ class DriverActor:
 
     def __init__(self, spend: Path, known: Known | None):
         self._spend = Spend(spend, known)
-        self._news: list[tuple[int, Moved]] = []
+        self._news: list[tuple[int, Progress]] = []
         self._waits_over = False
         # Tickets of attempts that are over: what still comes from them comes too late.
         self._over: set[int] = set()
@@ -88,7 +95,7 @@ class DriverActor:
         self._spend.used(turn, more)
 
     def moved(
-        self, ticket: int, moved: Moved, chain: Chain, start: int, fresh: Mapping[str, bytes]
+        self, ticket: int, moved: Progress, chain: Chain, start: int, fresh: Mapping[str, bytes]
     ) -> None:
         """News of an attempt, with what its exchange log and its times have grown by since the
         last.
@@ -107,7 +114,7 @@ class DriverActor:
         """Whether no attempt waits any longer."""
         return self._waits_over
 
-    def take(self) -> list[tuple[int, Moved]]:
+    def take(self) -> list[tuple[int, Progress]]:
         """All news since the last time."""
         news, self._news = self._news, []
         return news
@@ -207,7 +214,7 @@ def attempt_elsewhere(
         env = OF_THIS_PROCESS.keep(job.name)
         sent = {EXCHANGE_TIMES: 0, EXCHANGES: 0}
 
-        def tell(moved: Moved) -> None:
+        def tell(moved: Progress) -> None:
             fresh = {}
             for name, done in sent.items():
                 for log in here.episodes_path.glob(f"{TEMPORARY}*/{name}"):

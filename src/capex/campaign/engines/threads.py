@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable
 
-from capex.campaign.attempt import AttemptJob, Moved, run_attempt
+from capex.campaign.attempt import AttemptJob, Progress, run_attempt
 from capex.campaign.core import Core, Stopped
 from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import EPISODES_PER_CORE, Failed, Message, Setup
@@ -90,8 +90,8 @@ class Threads:
                 spend=self._spend,
                 core=self._core,
                 tell=tell,
-                operator=self._setup.operator,
-                scenes=self._setup.scenes.get(job.name),
+                judge=self._setup.judge,
+                extensions=self._setup.extensions,
             )
             if isinstance(outcome, Summary) and outcome.success is None:
                 outcome = self._judged(outcome, tell)
@@ -105,14 +105,18 @@ class Threads:
             failed = Failed(sentence, traceback.format_exc(), _sendable(error))
             self._messages.put(Message(ticket, failed))
 
-    def _judged(self, attempt: Summary, tell: Callable[[Moved], None]) -> Summary:
+    def _judged(self, attempt: Summary, tell: Callable[[Progress], None]) -> Summary:
         """An attempt with its verdict, while the scene is as it left it."""
-        operator = self._setup.operator
-        if operator is None or not self._setup.judge_now:
+        judge = self._setup.judge
+        if judge is None or not self._setup.judge_now:
             return attempt
-        tell(Moved("judging", attempt.decisions, attempt.steps, attempt.requests, attempt.cost_usd))
+        tell(
+            Progress(
+                "judging", attempt.decisions, attempt.steps, attempt.requests, attempt.cost_usd
+            )
+        )
         with self._judging:  # one question at a time
-            return summarize(ask(attempt.path, operator))
+            return summarize(ask(attempt.path, judge))
 
     def _asked(self) -> Asked:
         with self._making:

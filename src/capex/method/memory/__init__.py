@@ -19,7 +19,7 @@ from capex.method.memory.failures import FAILURES_MAX, Failure, digest_failure
 from capex.method.memory.references import REFERENCES_MAX, Reference, Source, digest
 from capex.method.memory.skeleton import Skeleton
 from capex.method.presets import MethodSettings
-from capex.method.record import TAKEOVERS, EpisodeRecord
+from capex.method.record import EpisodeRecord
 from capex.method.transfer import prior_at
 from capex.pose import Array
 
@@ -74,19 +74,16 @@ class Memory:
     def add(self, record: EpisodeRecord, images: Mapping[str, Source] | None = None) -> None:
         """Learn from one more attempt; a success needs its exterior start images by sha256.
 
-        An attempt that an error invalidated, or one at another task, is refused.
+        An attempt at another task is refused.
         """
         name = f"{record.world}:{record.task}"
         if self._frozen:
             instead = "add the attempt to the memory it was taken from"
             raise CapexError(f"a snapshot of memory does not learn; {instead}")
-        if record.error is not None:
-            invalid = f"start {record.start} of {name} was invalidated ({record.error})"
-            raise CapexError(f"{invalid}; only valid attempts enter memory")
         if self._task and name != self._task:
             other = f"an attempt at {name} does not belong in it"
             raise CapexError(f"this memory is about {self._task}; {other}")
-        if record.extra.get(TAKEOVERS):  # neither outcome is the model's
+        if record.human_steps:  # neither outcome is the model's
             record = replace(record, success=None)
         reference = digest(record, images or {}) if record.success else None
         self._append(record)

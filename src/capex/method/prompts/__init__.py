@@ -21,7 +21,7 @@ from pathlib import Path
 
 from capex.errors import CapexError, UnknownName, closest_first, printable
 from capex.method import executor as ex
-from capex.method import told
+from capex.method import motion
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
@@ -197,8 +197,8 @@ def settings(
         "perception_tool": "locate_pixel" if face.locate else None,
         "workspace_box_cm": _boxes_cm(spec),
         "gripper_max_opening_cm": openings if len(openings) > 1 else next(iter(openings.values())),
-        "gripper_open_tolerance_cm": 100 * told.OPEN_TOLERANCE_M,
-        "gripper_close_threshold_cm": 100 * told.CLOSED_BELOW_M,
+        "gripper_open_tolerance_cm": 100 * motion.OPEN_TOLERANCE_M,
+        "gripper_close_threshold_cm": 100 * motion.CLOSED_BELOW_M,
     }
     if face.base_motion and spec.base is not None:
         line["base_motion"] = {

@@ -67,7 +67,7 @@ class ArmFacts:
     joint_limits_rad: tuple[tuple[float, float], ...]  # lower, upper
     max_opening_m: float
     senses_force: bool  # whether `ArmReading.force_n` is measured
-    when_we_die: str  # one sentence: what the arm does when this process ends without a word
+    on_disconnect: str  # one sentence: what the arm does when this process ends without a word
     # An external force above it is contact where the rig file says no other: what the robot
     # measures in free air, once its bias is subtracted, must stay below.
     contact_n: float = 5.0

@@ -88,7 +88,7 @@ class FrankyArm:
             JOINT_LIMITS_RAD[options.robot],
             self._hand.max_opening_m,
             senses_force=options.senses_force,
-            when_we_die=_WHEN_WE_DIE,
+            on_disconnect=_WHEN_WE_DIE,
             contact_n=CONTACT_N,
         )
 

@@ -52,7 +52,7 @@ class RoomArm:
             tuple(zip(lower, upper, strict=True)),
             float(facts["max_opening_m"]),
             senses_force=True,
-            when_we_die=_WHEN_WE_DIE,
+            on_disconnect=_WHEN_WE_DIE,
         )
 
     def read(self) -> ArmReading:

@@ -12,7 +12,7 @@ import numpy as np
 
 from capex.plan import ArmTarget, Waypoint, down, line, path, waypoints
 from capex.pose import Array
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.twins.scenes import Handling, load_scene, scene_name
 from capex.rigs.twins.scenes.common import FINGERS, touched_by, underside_m
 from capex.worlds import Env
@@ -25,7 +25,7 @@ def plan(env: Env, decisions: int) -> list[Waypoint]:
     """The next waypoints from the truth, in the base frame: grasp and lift; with the thing in hand,
     carry and let go. None where the task is achieved.
     """
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     hand = env.room_hand()
     if hand.judge()[0]:
         return []

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from capex.models.pictures import encode_jpeg
 from capex.operators.arrangements import Arrangement, arrangements_of, find_arrangement, read_image
-from capex.operators.inbox import Ready, say_ready
+from capex.operators.inbox import SceneReady, post_ready
 from capex.operators.matching import LIVE, compare, scene_to_arrange
 from capex.run.files import bytes_of
 from capex.run.store import Run
@@ -102,7 +102,7 @@ def _ready(studio: Studio, body: Mapping[str, Any]) -> dict[str, Any]:
     notes = str(body.get("notes") or "").strip()
     if len(notes) > NOTES_MAX:
         raise Refused(400, f"notes have at most {NOTES_MAX} characters")
-    say_ready(run.path, title, Ready(text_of(body, "by", 80), notes))
+    post_ready(run.path, title, SceneReady(text_of(body, "by", 80), notes))
     return {"ready": title, "score": scene.get("score")}
 
 

@@ -58,7 +58,7 @@ def _chain(studio: Studio, asked: Asked) -> dict[str, Any]:
     chain = load_chain(studio.library.chain(asked["run"], name))
     dots = [dot for episode in chain.episodes for dot in dots_of(episode)][-DOTS_MAX:]
     told = [d for d in dots if d.label is not None]
-    learned = any(e.record.extra.get("weights") is not None for e in chain.episodes)
+    learned = any(e.record.weights is not None for e in chain.episodes)
     return {
         "chains": names,
         "chain": name,
@@ -112,13 +112,13 @@ def _judged(judged: Judged, n: int) -> dict[str, Any]:
 
 def _weights(chain: LoadedChain) -> dict[str, Any]:
     """The calibrator's weights before each episode that had some."""
-    had = [e for e in chain.episodes if e.record.extra.get("weights") is not None]
+    had = [e for e in chain.episodes if e.record.weights is not None]
     return {
         "names": FEATURES,
         "position": [e.position for e in had],
         "episode": [e.index for e in had],
-        "labels": [e.record.extra.get("labels_before", 0) for e in had],
-        "values": [[float(e.record.extra["weights"][j]) for e in had] for j in range(len(FEATURES))]
+        "labels": [e.record.labels_before or 0 for e in had],
+        "values": [[float((e.record.weights or ())[j]) for e in had] for j in range(len(FEATURES))]
         if had
         else [],
     }

@@ -146,7 +146,7 @@ def columns(episodes: Sequence[LoadedEpisode]) -> dict[str, list[Any]]:
         "start": [r.start for r in records],
         "success": [e.success for e in episodes],
         "end": [r.end for r in records],
-        "driven": [r.driven_steps for r in records],
+        "driven": [r.human_steps for r in records],
         "steps": [r.steps for r in records],
         "requests": [r.requests for r in records],
         "usd": [r.cost_usd for r in records],

@@ -21,7 +21,7 @@ from capex.campaign.api import demonstrate
 from capex.campaign.names import parse_names
 from capex.errors import CapexError
 from capex.operators.page_operator import PageOperator
-from capex.operators.teleop_channel import Message, Wheel
+from capex.operators.teleop_channel import Message, TeleopChannel
 from capex.operators.teleoperation import Teleoperator
 from capex.run.live import under_way
 from capex.run.store import Chain, Run, chain_name
@@ -95,13 +95,13 @@ class Seat:
         def tell(message: Message) -> None:
             loop.call_soon_threadsafe(out.put_nowait, message)
 
-        wheel = Wheel(tell)
-        threading.Thread(target=self._attempt, args=(trip, wheel), daemon=True).start()
-        listening = asyncio.create_task(_listen(page, wheel))
+        channel = TeleopChannel(tell)
+        threading.Thread(target=self._attempt, args=(trip, channel), daemon=True).start()
+        listening = asyncio.create_task(_listen(page, channel))
         try:
-            await _speak(page, wheel, out)
+            await _speak(page, channel, out)
         finally:
-            wheel.leave()
+            channel.leave()
             listening.cancel()
 
     async def take_over(self, page: WebSocket) -> None:
@@ -177,10 +177,10 @@ class Seat:
                 " --drive WORLD to allow that",
             )
 
-    def _attempt(self, trip: Trip, wheel: Wheel) -> None:
+    def _attempt(self, trip: Trip, channel: TeleopChannel) -> None:
         """Runs in a thread of its own; the campaign's own thread drives."""
         try:
-            person = Teleoperator(wheel, trip.by, trip.device)
+            person = Teleoperator(channel, trip.by, trip.device)
             run = demonstrate(
                 person,
                 trip.name,
@@ -195,12 +195,12 @@ class Seat:
                 (episode,) = made[:1]
                 over |= {"run": trip.out.name, "chain": episode.chain, "episode": episode.index}
                 over |= {"end": episode.record.end, "success": episode.success}
-            wheel.tell(over)
+            channel.send(over)
         except (CapexError, OSError, ImportError) as error:
-            wheel.tell({"event": "failed", "error": str(error)})
+            channel.send({"event": "failed", "error": str(error)})
         finally:
             self._taken.release()
-            wheel.tell(None)
+            channel.send(None)
 
 
 def _world(chain: Chain) -> str:
@@ -230,15 +230,15 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-async def _listen(page: WebSocket, wheel: Wheel) -> None:
+async def _listen(page: WebSocket, channel: TeleopChannel) -> None:
     try:
         while True:
-            wheel.hear(_object(await page.receive_text()))
+            channel.receive(_object(await page.receive_text()))
     except (WebSocketDisconnect, Refused, KeyError, RuntimeError):
-        wheel.leave()
+        channel.leave()
 
 
-async def _speak(page: WebSocket, wheel: Wheel, out: asyncio.Queue[Message]) -> None:
+async def _speak(page: WebSocket, channel: TeleopChannel, out: asyncio.Queue[Message]) -> None:
     while (message := await out.get()) is not None:
         try:
             if isinstance(message, bytes):
@@ -246,6 +246,6 @@ async def _speak(page: WebSocket, wheel: Wheel, out: asyncio.Queue[Message]) -> 
             else:
                 await page.send_text(to_json(message))
         except (WebSocketDisconnect, RuntimeError):
-            wheel.leave()
+            channel.leave()
             return
     await page.close()

@@ -15,12 +15,13 @@ import numpy as np
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from capex import codec
 from capex.analysis.fork_origin import SavedState
 from capex.errors import CapexError
 from capex.method.observation import command_text
-from capex.method.record import TAKEOVERS, EpisodeRecord, Turn, WaypointRecord
+from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log, read_times
-from capex.operators.inbox import IN_RECORD
+from capex.operators.requests import takeovers_of
 from capex.plan import orientation_matrix
 from capex.pose import Array
 from capex.run import LoadedEpisode, load_episode
@@ -66,22 +67,19 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
             name: getattr(record, name)
             for name in (
                 *("world", "task", "arm", "start", "seed", "model", "stand_in", "instruction"),
-                *("end", "error", "steps", "horizon", "requests", "cost_usd"),
+                *("end", "steps", "horizon", "requests", "cost_usd", "labels_before", "weights"),
             )
         },
         "index": episode.index,
         "success": episode.success,
         "verdict": None if episode.verdict is None else vars(episode.verdict),
         "path": str(episode.path),
-        "timing": dict(episode.timing),
+        "timing": episode.timing.as_json(),
         "tau": _tau(settings, record),
-        "labels_before": record.extra.get("labels_before"),
-        "weights": record.extra.get("weights"),
-        "ledger": record.extra.get("ledger"),
-        "words": record.extra.get(IN_RECORD, []),
+        "ledger": codec.to_json(record.ledger),
+        "messages": codec.to_json(record.messages),
         "takeovers": [
-            {k: v for k, v in row.items() if k != "moves"}
-            for row in record.extra.get(TAKEOVERS, ())
+            {k: v for k, v in row.items() if k != "moves"} for row in takeovers_of(record)
         ],
         "turns": [turn_of(turn) for turn in record.turns],
         "fork": [_fork_line(episode, turn) for turn in record.turns],
@@ -105,8 +103,8 @@ def turn_of(turn: Turn) -> dict[str, Any]:
         "calls": turn.calls,
         "count": turn.committed,
         "reasoning": turn.reasoning,
-        "spent": turn.spent,
-        "mended": list(turn.mended),
+        "skipped_reason": turn.skipped_reason,
+        "repairs": list(turn.repairs),
         "located": [vars(point) for point in turn.located],
         "waypoints": [
             waypoint_of(row) | {"points": points}
@@ -115,7 +113,7 @@ def turn_of(turn: Turn) -> dict[str, Any]:
         "outcomes": [
             {
                 **{name: getattr(row, name) for name in ("status", "report", "label", "steps")},
-                "tips": {arm: tip["position_m"] for arm, tip in row.tips.items()},
+                "tips": {arm: tip.position_m for arm, tip in row.tips.items()},
             }
             for row in rows
         ],
@@ -241,7 +239,7 @@ def _same_start(studio: Studio, name: str, run: Run, record: EpisodeRecord) -> l
         except CapexError:
             continue
         same = (other.record.world, other.record.seed) == (record.world, record.seed)
-        if same and other.fork is None:
+        if same and other.record.resumed is None:
             rows.append(
                 {
                     "run": name,

@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from capex.operators import inbox as requests
-from capex.operators.inbox import WORDS_MAX
+from capex.operators import inbox
+from capex.operators.inbox import MESSAGE_MAX
+from capex.run import control
 from capex.run.files import TEMPORARY
 from capex.run.live import began, find_picture, read_events, screens, under_way, watch, watched_at
 from capex.run.store import Chain, Run
@@ -180,14 +181,14 @@ def _frame(studio: Studio, asked: Asked) -> Response:
 def _requests(studio: Studio, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What was asked, as it lies on disk; of an attempt that is named also what was said to it."""
     run = studio.library.run(str(asked.get("run", "")))
-    found: dict[str, Any] = {k: requests.requested(run.path, k) for k in requests.KINDS}
+    found: dict[str, Any] = {k: control.requested(run.path, k) for k in control.KINDS}
     if "chain" in asked:
         chain = studio.library.chain(asked["run"], asked["chain"])
         place = run.path, chain.path.name, number_of(asked, "start")
-        decisions = requests.told(*place)
-        found["words"] = [
-            {**vars(word), "decision": decisions[k] if k < len(decisions) else None}
-            for k, word in enumerate(requests.said(*place))
+        decisions = inbox.delivered_at(*place)
+        found["messages"] = [
+            {**vars(message), "decision": decisions[k] if k < len(decisions) else None}
+            for k, message in enumerate(inbox.list_messages(*place))
         ]
     return found
 
@@ -199,16 +200,17 @@ def _ask(studio: Studio, body: Mapping[str, Any]) -> dict[str, Any]:
     if not studio.heads.status(run).running:
         raise Refused(409, f"run '{name}' does not run; there is nobody to ask")
     if what == "resume":
-        requests.withdraw(run.path, "pause")
-    elif what in requests.KINDS:
-        requests.request(run.path, what, by)
+        control.withdraw(run.path, "pause")
+    elif what in control.KINDS:
+        control.request(run.path, what, by)
         if what == "stop":  # a campaign that stands still could not finish
-            requests.withdraw(run.path, "pause")
-    elif what == "word":
+            control.withdraw(run.path, "pause")
+    elif what == "message":
         chain, start = studio.library.chain(name, text_of(body, "chain")), number_of(body, "start")
         if under_way(chain, start) is None:
             raise Refused(409, f"start {start} is not under way; its model cannot be told anything")
-        requests.say(run.path, chain.path.name, start, text_of(body, "words", WORDS_MAX), by)
+        text = text_of(body, "text", MESSAGE_MAX)
+        inbox.post_message(run.path, chain.path.name, start, text, by)
     else:
-        raise Refused(400, f"'{what[:40]}' cannot be asked; pause, resume, stop and word can")
+        raise Refused(400, f"'{what[:40]}' cannot be asked; pause, resume, stop and message can")
     return _requests(studio, body)

@@ -5,7 +5,7 @@ const MEANING = {
   "stand-in": "A program that takes the place of a real model or person. Its numbers say nothing about any.",
   "no price": "This model has no row in the price table, so no dollars are counted.",
   simulated: "Nobody paid this: a stand-in is billed as the named model would be.",
-  mended: "The plan was not quite as asked for, and this was put right before it was used.",
+  repaired: "The plan was not quite as asked for, and this was put right before it was used.",
   horizon: "The task's limit of control steps, 20 a second. The attempt ends there.",
   label: "What the calibrator learns: 1 reached, 0 kept from it. None where nothing can be said.",
   reference: "The record of an earlier success from another start, shown to the model.",

@@ -147,7 +147,7 @@ class DeoxysArm:
             tuple(zip(panda.LOWER_RAD.tolist(), panda.UPPER_RAD.tolist(), strict=True)),
             hand.max_width_m,
             senses_force=True,
-            when_we_die=WHEN_WE_DIE,
+            on_disconnect=WHEN_WE_DIE,
             contact_n=CONTACT_N,
         )
 

@@ -131,7 +131,7 @@ class YamArm:
             tuple(joint.range_rad for joint in self._model.joints),
             MAX_OPENING_M,
             senses_force=False,
-            when_we_die=WHEN_WE_DIE,
+            on_disconnect=WHEN_WE_DIE,
             floats=True,
             by_hand=BY_HAND,
         )

@@ -171,7 +171,7 @@ function facts(episode) {
 
 // What was done to an attempt that comparisons may want to leave out.
 function marks(episode) {
-  const steered = [episode.words.length > 0 && "the operator spoke to the model", episode.takeovers.length > 0 && listed(episode.takeovers.map(drivenBy))].filter(Boolean);
+  const steered = [episode.messages.length > 0 && "the operator spoke to the model", episode.takeovers.length > 0 && listed(episode.takeovers.map(drivenBy))].filter(Boolean);
   return steered.length > 0 && h("span", { class: "phase paused" }, steered.join("; "), ": not the model's alone");
 }
 
@@ -235,8 +235,8 @@ function decisionPage(of, episode, turn, choose) {
     h("button", { type: "button", class: "push", name: "share", onclick: (event) => copy(event.target, location.href) }, "Copy link")),
   size > 0 && h("p", { class: "became" }, sentenceOf(plan)),
   episode.takeovers.filter((t) => t.decision === turn.decision).map((t) => h("p", { class: "notice" }, `Before this decision ${drivenBy(t)}, with ${t.device === "pointer" ? "buttons" : `a ${t.device ?? "keyboard"}`}; the model was told so.`)),
-  episode.words.filter((w) => w.decision === turn.decision).map((w) => h("p", { class: "notice" }, `${w.by} said to the model: “${w.words}”`)),
-  turn.reasoning && h("blockquote", {}, turn.reasoning), turn.spent && h("p", { class: "notice" }, turn.spent), located, turn.mended.map((m) => h("p", { class: "muted" }, term("mended"), `: ${m}`)),
+  episode.messages.filter((w) => w.decision === turn.decision).map((w) => h("p", { class: "notice" }, `${w.by} said to the model: “${w.text}”`)),
+  turn.reasoning && h("blockquote", {}, turn.reasoning), turn.skipped_reason && h("p", { class: "notice" }, turn.skipped_reason), located, turn.repairs.map((m) => h("p", { class: "muted" }, term("repaired"), `: ${m}`)),
   turn.waypoints.length ? planTable(plan, episode.tau, choose) : null, talk,
   h("details", {}, h("summary", {}, "Go on from here, otherwise"), h("pre", {}, episode.fork[turn.decision - 1]))];
 }

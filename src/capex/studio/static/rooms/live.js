@@ -210,15 +210,15 @@ function watch(host, [run, chain, start], shell) {
   const word = h("input", { name: "word", class: "word", placeholder: "a word to the model", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
   const name = h("input", { name: "by", placeholder: "your name", "aria-label": "your name", value: localStorage.getItem(NAME) ?? "", maxlength: 80, autocomplete: "off" });
   const pause = h("button", { type: "button", onclick: () => go(pause.name) }), halt = h("button", { type: "button", name: "stop", onclick: () => go("stop") }, "Stop after this", h("span", { class: "more" }, " episode")), over = h("a", { class: "button", name: "takeover" }, "Take over");
-  const speak = h("details", { class: "speaking", open: matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say", h("span", { class: "more" }, " something")), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word"); } }, word, h("button", { name: "say" }, "Say"))));
+  const speak = h("details", { class: "speaking", open: matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say", h("span", { class: "more" }, " something")), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("message"); } }, word, h("button", { name: "say" }, "Say"))));
   const notes = h("div", { class: "notes" }), refused = h("div", {});
 
   async function go(what) {
     localStorage.setItem(NAME, name.value);
     document.activeElement?.blur(); // the room's keys are keys again
     try {
-      await send("live/ask", { run, what, by: name.value || "studio", ...(what === "word" && { ...where, start: Number(where.start), words: word.value }) });
-      if (what === "word") word.value = "";
+      await send("live/ask", { run, what, by: name.value || "studio", ...(what === "message" && { ...where, start: Number(where.start), text: word.value }) });
+      if (what === "message") word.value = "";
       refused.replaceChildren();
     } catch (error) {
       return refused.replaceChildren(problem(error));
@@ -236,7 +236,7 @@ function watch(host, [run, chain, start], shell) {
     over.hidden = where.start === undefined;
     renew(notes, state.driven.map((d) => h("span", { class: "muted" }, `${d.by} drove ${count(d.steps, "step")}`)),
       asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`),
-      (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`)));
+      (asked.messages ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.text}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`)));
     if (!controls.contains(pause)) controls.append(h("div", { class: "row" }, pause, halt, over, speak, notes), refused);
   }
 

@@ -1,0 +1,55 @@
+"""Dataclasses to JSON values and back, by the annotations of their fields (msgspec)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import numpy as np
+
+T = TypeVar("T")
+
+# Numbers of a file, as annotations.
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]  # of dollars or seconds
+Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass as JSON values: its fields in their order."""
+    return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
+
+
+def from_json(data: Any, kind: type[T]) -> T:
+    """The inverse of `to_json`; unknown keys are ignored. ValueError with the field where a value
+    is missing, has another type or is no finite number.
+    """
+    require_finite(data)
+    try:
+        return msgspec.convert(data, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def require_finite(data: Any) -> None:
+    """ValueError where JSON values hold NaN or infinity, which Python's parser lets through."""
+    open_ = [data]
+    while open_:
+        value = open_.pop()
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueError(f"a number is {value}; a finite one is right")
+        elif isinstance(value, Mapping):
+            open_ += value.values()
+        elif isinstance(value, list | tuple):
+            open_ += value
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not written to JSON")
