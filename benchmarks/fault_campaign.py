@@ -225,7 +225,7 @@ def _same_decisions(run: Path, calm: Path) -> int:
     and so may change what follows.
     """
     ours, theirs = decisions(run), decisions(calm)
-    given_up = {f"{a.chain} {a.index}" for a in capex.load_run(run).invalid if a.record["counts"]}
+    given_up = {f"{a.chain} {a.index}" for a in capex.load_run(run).invalid if a.note.counts}
     assert ours.keys() <= theirs.keys() <= ours.keys() | given_up, (
         "starts are missing that were not recorded as invalid"
     )

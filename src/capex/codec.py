@@ -19,7 +19,14 @@ Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 def to_json(value: Any) -> Any:
     """A dataclass as JSON values: its fields in their order."""
-    return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
+    return _lists(msgspec.to_builtins(value, enc_hook=_encode, str_keys=True))
+
+
+def _lists(value: Any) -> Any:
+    """The same with lists for tuples, as JSON is read back."""
+    if isinstance(value, dict):
+        return {key: _lists(inner) for key, inner in value.items()}
+    return [_lists(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def from_json(data: Any, kind: type[T]) -> T:

@@ -103,8 +103,8 @@ def test_an_outage_in_mid_episode_costs_neither_the_start_nor_what_was_paid(shm)
     one = {"names": "lab.world:high", "arm": "base", "starts": "0:3"}
     collect(shm / "calm", **one, model=LabModel(""))
     run, _ = collect(shm / "run", **one, model=Flaky(""))
-    assert [a.record["counts"] for a in run.invalid] == [True]
-    assert run.invalid[0].record["continues"]
+    assert [a.note.counts for a in run.invalid] == [True]
+    assert run.invalid[0].note.continues
     assert {k: v for k, v in contents(shm / "run").items() if "invalid" not in k} == contents(
         shm / "calm"
     )
@@ -320,7 +320,7 @@ def test_faults_in_a_tenth_of_the_requests_and_the_ledger_equals_the_servers_cou
         assert account.unknown == server.unreported > 0
         assert account.unsettled == 0
     tried = sum(e.record.ledger.attempts for e in run.episodes)
-    invalid = [a.record["ledger"]["attempts"] for a in run.invalid if not a.record["continues"]]
+    invalid = [a.note.ledger.attempts for a in run.invalid if not a.note.continues]
     assert tried + sum(invalid) <= server.requests
 
 
@@ -411,7 +411,7 @@ def test_a_first_request_that_does_not_fit_stops_the_chain_with_a_sentence(shm):
         assert server.requests == 0
     run = capex.load_run(shm / "run")
     assert run.episodes == ()
-    assert [a.record["counts"] for a in run.invalid] == [False]
+    assert [a.note.counts for a in run.invalid] == [False]
 
 
 def test_a_refusal_that_ends_a_log_is_not_believed_for_ever(shm):

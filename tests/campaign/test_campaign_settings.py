@@ -13,7 +13,7 @@ import pytest
 import capex
 from capex.campaign import prepare
 from capex.campaign.ceiling import bytes_text, ceiling
-from capex.campaign.manifest import Change, changes
+from capex.campaign.manifest import Change
 from capex.campaign.names import parse_starts, starts_text
 from capex.campaign.settings import OPTIONS, resolve
 from capex.cli import parse
@@ -109,14 +109,6 @@ def test_what_a_chat_server_is_sent_stands_in_the_manifest_with_the_papers_defau
 
 def _split(options):
     return {"names": options.pop("names"), "given": options}
-
-
-def test_a_chat_run_from_before_these_were_settings_still_continues():
-    wanted = resolve(**_split({**CHAT, "temperature": 0.3})).identity
-    old = {k: v for k, v in wanted.items() if k != "chat"}
-    assert changes({"settings": old}, wanted) == []
-    other = resolve(**_split({**CHAT, "temperature": 0.3, "top_k": "server"})).identity
-    assert [str(c) for c in changes({"settings": old}, other)] == ["--top-k: 20 before, None now"]
 
 
 def test_a_run_keeps_the_price_it_began_with(shm):

@@ -98,7 +98,7 @@ def test_retries_that_may_have_been_billed_stay_within_the_starts_budget(shm, fa
     assert 2 < account.total_usd <= 3
     assert D(str(events[0].ceiling_usd)) == 3
     assert run.episodes == ()  # a server that fails is no failure of the model
-    assert run.invalid[-1].record["final"] is True
+    assert run.invalid[-1].note.final
     assert [e.then for e in events if isinstance(e, ev.AttemptInvalid)][-1] == "recorded as invalid"
     again, events = collect(shm / "run", **ONE, model=model, prices=prices, episode_usd=3)
     assert not any(isinstance(e, ev.EpisodeBegan) for e in events)
@@ -115,7 +115,7 @@ def test_requests_in_flight_at_kills_count_against_their_start_for_ever(shm):
     before = spend.total()
     run, events = collect(shm / "run", **{**first, "starts": "0:2"}, model=LabModel(""))
     assert [e.record.start for e in run.episodes] == [0]
-    assert run.invalid[0].record["final"] is True
+    assert run.invalid[0].note.final
     assert Spend(shm / "run" / "spend.jsonl").total() == before
     # What the kills left is part of the maximum of the start, not on top of it.
     assert D(str(events[0].ceiling_usd)) == before - D("2.75") + 3
@@ -172,7 +172,7 @@ def test_what_a_cut_off_attempt_may_have_been_billed_takes_the_rest_of_its_budge
     assert repair(out).spend.usd == 3
     assert Spend(out / "spend.jsonl").total() == 3
     run, _ = collect(out, **given, model=model)
-    assert run.invalid[0].record["final"] is True
+    assert run.invalid[0].note.final
 
 
 def test_a_runs_budget_is_remembered(shm):

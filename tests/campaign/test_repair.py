@@ -54,7 +54,10 @@ DAMAGE = {
         _overwrite("steps.npz", lambda b: random.Random(1).randbytes(len(b))),
         "steps.npz is damaged: its",
     ),
-    5: (_overwrite("record.json", lambda _: b"{}"), "record.json is damaged: it lacks 'world'"),
+    5: (
+        _overwrite("record.json", lambda _: b"{}"),
+        "record.json is damaged: Object missing required field `task`",
+    ),
     6: (
         _change("record.json", steps="12"),
         "record.json is damaged: steps is '12'; a whole number",

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import count
 
+from capex.campaign.judging import Question
 from capex.errors import RigFault
-from capex.operators import Question, Standby, never_ends
+from capex.operators import Standby, never_ends
 from capex.operators.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start

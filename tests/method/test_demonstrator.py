@@ -146,12 +146,12 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
     assert second["labels_before"] > 5
     assert second["weights"] is not None
     hop = second["turns"][0]["waypoints"][0]
-    assert hop["stated"] == 0.9
+    assert hop["waypoint"]["confidence"] == 0.9
     assert hop["calibrated"] != 0.9
     first = read_json(chain.episode(0) / "record.json")
     assert (
         first["turns"][1]["waypoints"][0]["calibrated"]
-        == first["turns"][1]["waypoints"][0]["stated"]
+        == first["turns"][1]["waypoints"][0]["waypoint"]["confidence"]
     )  # no labels yet: p = q exactly
 
 

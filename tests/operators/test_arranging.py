@@ -17,17 +17,16 @@ from PIL import Image as PillowImage
 from rich.console import Console
 
 import lab.world
-from capex.campaign.check import specs_of
+from capex.campaign.check import refuse_sharing, specs_of
 from capex.campaign.replay import replay
 from capex.campaign.settings import resolve
 from capex.cli.keys import Keys
 from capex.cli.operator import TerminalOperator
 from capex.cli.verdicts import TerminalJudge
-from capex.errors import CapexError, RigFault
-from capex.operators import OperatorLeft
+from capex.errors import CapexError, OperatorLeft, RigFault
 from capex.operators.arrangements import ARRANGEMENTS, read_arrangement, read_match
-from capex.operators.arranging import FRAMES
-from capex.rigs.campaign_rules import choose_operator, refuse_sharing
+from capex.rigs.campaign_rules import choose_operator
+from capex.run.frames import FRAMES
 from lab.campaigns import cli, collect, flags
 from lab.operator import LabOperator
 
@@ -191,8 +190,8 @@ def test_a_fault_leaves_an_invalid_attempt_and_its_start_runs_again(shm):
     assert [e.index for e in run.episodes] == [0, 1]
     (invalid,) = run.invalid
     assert invalid.error == "an arm was lost"
-    assert not invalid.record["counts"]
-    assert invalid.record["ledger"]["requests"] >= 1
+    assert not invalid.note.counts
+    assert invalid.note.ledger.requests >= 1
     assert (invalid.path / FRAMES / "closed").is_file()
     assert (invalid.path / "exchanges.jsonl").is_file()
     assert not run.chains[0].path.joinpath("unfinished").exists()
@@ -244,7 +243,8 @@ def test_a_killed_attempt_is_kept_as_invalid_with_what_it_had(shm):
     episodes = out / "chains" / CHAIN.format("capex") / "episodes"
     deadline = time.monotonic() + 60
     while not any(
-        json.loads(p.read_text())["ledger"]["requests"] for p in episodes.glob(".*/begun.json")
+        json.loads(p.read_text())["note"]["ledger"]["requests"]
+        for p in episodes.glob(".*/begun.json")
     ):
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
@@ -256,7 +256,7 @@ def test_a_killed_attempt_is_kept_as_invalid_with_what_it_had(shm):
     )
     (invalid,) = run.invalid
     assert invalid.error == "killed"
-    assert invalid.record["ledger"]["requests"] >= 1
+    assert invalid.note.ledger.requests >= 1
     assert invalid.timing.episode_s > 0
     assert (invalid.path / FRAMES / "marks").is_file()
     assert (invalid.path / "arrangement" / "match.json").is_file()

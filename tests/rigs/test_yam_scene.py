@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from capex import worlds
+from capex.campaign.judging import Question
 from capex.method.executor import Executor
 from capex.method.observation import contact_word
-from capex.operators import Question, Standby
+from capex.operators import Standby
 from capex.operators.scripted import ScriptedOperator
 from capex.plan import PLAN_MAX
 from capex.pose import Pose

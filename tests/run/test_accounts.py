@@ -17,6 +17,7 @@ from capex.models import ModelError, RequestAttempt
 from capex.models.exchanges import read_times
 from capex.report.compare import compare, totals
 from capex.report.data import load
+from capex.report.sections import SectionInput
 from capex.report.sections.summary import summary
 from capex.report.sources import group
 from capex.run.accounts import Taken, invalid_attempts, unrecorded
@@ -75,8 +76,8 @@ def _agree(path) -> Account:
 def test_a_continued_attempt_is_counted_once(shm):
     run, _ = collect(shm / "run", **ONE, model=Flaky("", 4), prices=price_file(shm))
     (invalid,) = run.invalid
-    assert invalid.record["continues"]
-    assert invalid.record["ledger"]["requests"] > 0
+    assert invalid.note.continues
+    assert invalid.note.ledger.requests > 0
     account = _agree(shm / "run")
     assert account.requests == sum(e.record.requests for e in run.episodes)
     assert account.settled_usd == sum(Decimal(str(e.record.cost_usd)) for e in run.episodes)
@@ -92,7 +93,7 @@ def test_an_attempt_that_nobody_continued_counts_whole(shm):
     (invalid,) = run.invalid
     alone = replace(chain, episodes=tuple(e for e in chain.episodes if e.index != invalid.index))
     ((_, taken),) = invalid_attempts(alone)
-    assert taken.requests == invalid.record["ledger"]["requests"]
+    assert taken.requests == invalid.note.ledger.requests
     assert invalid_attempts(chain)[0][1].requests == 0
 
 
@@ -100,7 +101,7 @@ def test_an_attempt_that_nobody_continued_counts_whole(shm):
 def test_a_request_that_may_have_been_billed_gives_an_interval_and_no_gap(shm, billed):
     run, _ = collect(shm / "run", **ONE, model=Flaky("", 4, billed), prices=price_file(shm))
     account = _agree(shm / "run")
-    _, (source,) = _sources(shm / "run")
+    data, (source,) = _sources(shm / "run")
     line = totals(source)
     solved = line.tally.successes
     assert line.usd.value == pytest.approx(float(account.settled_usd) / solved)
@@ -108,7 +109,8 @@ def test_a_request_that_may_have_been_billed_gives_an_interval_and_no_gap(shm, b
     assert line.usd.interval[0] <= line.usd.value
     assert line.usd.interval[1] >= line.usd.most
     status = read_status(shm / "run")
-    said = " ".join([*summary([line], []).text, forecast_sentence(status.board.forecast())])
+    (section,) = summary(SectionInput(data, [source], [line]))
+    said = " ".join([*section.text, forecast_sentence(status.board.forecast())])
     if billed == "no":
         assert account.held_usd == 0
         assert " to $" not in said
@@ -255,7 +257,7 @@ def test_status_and_report_of_a_branch_agree_on_an_attempt_from_before_it(shm):
     with pytest.raises(MemoryError):
         collect(shm / "first", **names, model=Ends("", 2, "unknown"))
     (invalid,) = capex.load_run(shm / "first").invalid
-    assert invalid.record["continues"]
+    assert invalid.note.continues
     boards = []
     collect(
         shm / "first",

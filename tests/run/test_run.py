@@ -20,19 +20,17 @@ STEPS = {"actions": np.zeros((2, 12))}
 
 def _record(index: int, position: int, success: bool = False) -> dict:
     record = EpisodeRecord(
-        "kitchen",
-        "CloseFridge",
-        "capex",
-        index,
-        0,
-        "script",
-        success,
-        2,
-        1,
-        None,
-        "Close it.",
-        500,
-        (),
+        world="kitchen",
+        task="CloseFridge",
+        arm="capex",
+        start=index,
+        seed=0,
+        model="script",
+        success=success,
+        steps=2,
+        requests=1,
+        instruction="Close it.",
+        horizon=500,
     )
     return record.as_json() | {"position": position}
 

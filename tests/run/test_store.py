@@ -25,7 +25,7 @@ STEPS = {"actions": np.arange(24.0).reshape(2, 12)}
 def test_an_episode_is_read_back_as_written(tmp_path):
     run = open_run(tmp_path / "run", {"command": "expert"})
     chain = run.chain("kitchen", "CloseFridge", "expert")
-    path = chain.commit(7, {"success": True, "text": "naïve"}, {"episode_s": 1.5}, STEPS)
+    path = chain.commit(7, {"success": True, "text": "naïve"}, Timing(episode_s=1.5), STEPS)
     assert path == tmp_path / "run/chains/kitchen--CloseFridge--expert/episodes/0007"
     assert sorted(p.name for p in path.iterdir()) == ["record.json", "steps.npz", "timing.json"]
     assert read_json(path / "record.json") == {"success": True, "text": "naïve"}
@@ -33,13 +33,13 @@ def test_an_episode_is_read_back_as_written(tmp_path):
     assert chain.finished() == [7]
     assert [c.path for c in find_run(tmp_path / "run").chains()] == [chain.path]
     with pytest.raises(CapexError, match="written once"):
-        chain.commit(7, Timing(), {}, STEPS)
+        chain.commit(7, {}, Timing(), STEPS)
 
 
 def test_a_record_that_cannot_be_written_leaves_no_episode(tmp_path):
     chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "expert")
     with pytest.raises(ValueError, match="JSON"):
-        chain.commit(0, {"cost_usd": float("nan")}, {}, STEPS)
+        chain.commit(0, {"cost_usd": float("nan")}, Timing(), STEPS)
     assert chain.finished() == []
     chain.sweep()
     assert list(chain.episodes_path.iterdir()) == []
@@ -93,7 +93,7 @@ def _write_for_ever(path: str) -> None:
     chain = Chain(__import__("pathlib").Path(path))
     for index in range(100_000):
         chain.commit(
-            index, {"index": index, "filler": "x" * 20_000}, {}, {"a": np.full(20_000, index)}
+            index, {"index": index, "filler": "x" * 20_000}, Timing(), {"a": np.full(20_000, index)}
         )
 
 

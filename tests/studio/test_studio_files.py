@@ -14,9 +14,9 @@ import runs
 from capex import worlds
 from capex.errors import CapexError
 from capex.models import pictures
-from capex.operators import inbox as requests
+from capex.operators import inbox
 from capex.operators.screens import Screens
-from capex.run import load_run
+from capex.run import control, load_run
 from capex.run.files import TEMPORARY
 from capex.run.heads import load_head
 from capex.run.live import LIVE_FOLDER, screens, watch
@@ -49,25 +49,25 @@ def test_a_damaged_head_is_named_and_spoils_no_other(tmp_path):
 
 
 def test_requests_are_read_back_and_forgotten(tmp_path):
-    assert requests.requested(tmp_path, "pause") is None
-    requests.request(tmp_path, "pause", "Ada")
-    assert requests.requested(tmp_path, "pause")["by"] == "Ada"
-    requests.request(tmp_path, "stop", "Ada")
-    half_written = [tmp_path / "requests" / at / ".writing-0-x" for at in ("", "words/chain")]
+    assert control.requested(tmp_path, "pause") is None
+    control.request(tmp_path, "pause", "Ada")
+    assert control.requested(tmp_path, "pause")["by"] == "Ada"
+    control.request(tmp_path, "stop", "Ada")
+    half_written = [tmp_path / "requests" / at / ".writing-0-x" for at in ("", "messages/chain")]
     for leftover in half_written:  # of a process that was killed
         leftover.parent.mkdir(parents=True, exist_ok=True)
         leftover.touch()
-    requests.forget(tmp_path)
+    control.forget(tmp_path)
     assert not any(leftover.exists() for leftover in half_written)
-    assert not any(requests.requested(tmp_path, kind) for kind in requests.KINDS)
+    assert not any(control.requested(tmp_path, kind) for kind in control.KINDS)
     with pytest.raises(CapexError, match="say who asks"):
-        requests.request(tmp_path, "stop", " ")
-    requests.say(tmp_path, "chain", 7, "Mind\nthe mug.", "Ada")
-    with open(requests.words_file(tmp_path, "chain", 7), "a") as torn:
+        control.request(tmp_path, "stop", " ")
+    inbox.post_message(tmp_path, "chain", 7, "Mind\nthe mug.", "Ada")
+    with open(inbox.messages_file(tmp_path, "chain", 7), "a") as torn:
         torn.write('{"words": "to')
-    assert [w.words for w in requests.said(tmp_path, "chain", 7)] == ["Mind the mug."]
+    assert [m.text for m in inbox.list_messages(tmp_path, "chain", 7)] == ["Mind the mug."]
     with pytest.raises(CapexError, match="1 to 500 characters"):
-        requests.say(tmp_path, "chain", 7, "x" * 501, "Ada")
+        inbox.post_message(tmp_path, "chain", 7, "x" * 501, "Ada")
 
 
 def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
@@ -89,20 +89,20 @@ def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
 
 def test_a_wish_to_drive_is_taken_once_and_one_that_was_left_is_forgotten(tmp_path):
     place = tmp_path, "chain", 7
-    requests.wish(*place, requests.Wish("Ada", "keyboard", 1, "a-key"))
-    folder = tmp_path / requests.REQUESTS / requests.WHEEL
+    inbox.request_takeover(*place, inbox.TakeoverRequest("Ada", "keyboard", 1, "a-key"))
+    folder = tmp_path / control.REQUESTS / inbox.TAKEOVER
     assert folder.stat().st_mode & 0o77 == 0  # its key is for this user alone
-    assert requests.wished(*place)
-    assert requests.pop_takeover_request(*place).by == "Ada"
-    assert requests.pop_takeover_request(*place) is None
-    requests.wish(*place, requests.Wish("Ada", "keyboard", 1, "a-key"))
-    requests.forget(tmp_path)
-    assert not requests.wished(*place)
+    assert inbox.takeover_requested(*place)
+    assert inbox.pop_takeover_request(*place).by == "Ada"
+    assert inbox.pop_takeover_request(*place) is None
+    inbox.request_takeover(*place, inbox.TakeoverRequest("Ada", "keyboard", 1, "a-key"))
+    control.forget(tmp_path)
+    assert not inbox.takeover_requested(*place)
     row = {"decision": 3, "by": "Ada", "device": "keyboard", "moves": []}
-    requests.keep_driven(*place, row)
-    assert [row["decision"] for row in requests.driven(*place)] == [3]
-    requests.forget_attempt(*place)
-    assert requests.driven(*place) == []
+    inbox.record_drive(*place, row)
+    assert [row["decision"] for row in inbox.recorded_drives(*place)] == [3]
+    inbox.forget_attempt(*place)
+    assert inbox.recorded_drives(*place) == []
 
 
 def test_a_library_knows_runs_below_its_folders_alone(tmp_path):

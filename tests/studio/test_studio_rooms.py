@@ -10,9 +10,9 @@ import runs
 from capex.campaign.replay import replay
 from capex.dataset.projection import project_plan, tips_at
 from capex.dataset.views import open_views
-from capex.operators.inbox import requested
 from capex.report.data import SPOKEN_TO, load
 from capex.run import load_run, read_record
+from capex.run.control import requested
 from capex.run.live import LIVE_FOLDER
 from capex.run.steps import read_steps
 from capex.worlds.cache import Environments

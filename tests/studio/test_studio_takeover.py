@@ -16,11 +16,12 @@ from capex.campaign.status import read_status
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
-from capex.operators.inbox import driven, request, requested, withdraw
+from capex.operators.inbox import recorded_drives
 from capex.operators.requests import Asking, Sharing, takeovers_of
 from capex.operators.teleop_channel import TeleopChannel
 from capex.report.data import TAKEN_OVER, load
 from capex.run import load_run
+from capex.run.control import request, requested, withdraw
 from capex.run.live import read_events, under_way
 from capex.run.store import Run
 from studio_pages import browser as browser
@@ -129,7 +130,7 @@ def test_a_rig_stands_still_without_its_driver_until_it_is_handed_back(browser, 
         browser.wait("document.querySelector('h1').innerText === 'Handed back'")
         rows = told(attempt, lambda kind: kind not in ("taken", "returned"))  # the model decides
         assert [row["steps"] for row in rows if row["event"] == "returned"][-1] == 0
-        (turn,) = driven(out, chain.path.name, start)
+        (turn,) = recorded_drives(out, chain.path.name, start)
         assert (turn["by"], turn["steps"] >= 6) == ("Ada", True)
         quiet(browser, address)
 
