@@ -374,6 +374,9 @@ def test_the_ceiling_is_the_smallest_of_what_bounds_it():
     limited = resolve("kitchen:CloseFridge", {"out": Path("x"), "campaign_usd": 30.5})
     assert ceiling(limited, price, 20, Decimal(3)).usd == Decimal("30.5")
     assert "$3.00 of it spent or held already" in ceiling(limited, price, 20, Decimal(3)).sentence
+    # One of the starts that are left took more than its budget: a request above its worst case.
+    assert ceiling(said, price, 2, Decimal(40), (Decimal(30), Decimal(5))).usd == 40 - 25 - 5 + 50
+    assert ceiling(limited, price, 20, Decimal(31)).usd == 31
     assert ceiling(said, price, None).usd is None
     assert "give --campaign-usd" in ceiling(said, price, None).sentence
     assert ceiling(said, None, 20).usd is None

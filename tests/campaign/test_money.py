@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -156,6 +157,29 @@ def test_a_spend_file_that_has_lost_lines_stops_the_campaign_until_it_is_repaire
     assert repair(out).spend is None
     run, _ = collect(out, **{**options, "starts": "0:4"})
     assert len(run.episodes) == 4
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_lost_replies_are_noticed_where_an_outage_had_more_attempts(shm, cut_off):
+    """The retries of an outage stand in spend.jsonl alone: they do not make up for lost lines."""
+    out = shm / "run"
+    given = {**ONE, "prices": price_file(shm, "qwen"), "episode_usd": 30}
+    waiting = Turn(ctrl_c, fault="http", status=429, headers={"retry-after": "482"})
+    last = [waiting] if cut_off else [ANSWER] * 10
+    with WireServer([*[GATEWAY] * 5, *[ANSWER] * 3, *last]) as server:
+        given["model"] = f"chat:qwen@{server.url}"
+        with contextlib.suppress(KeyboardInterrupt):
+            collect(out, **given)
+        path = out / "spend.jsonl"
+        whole, account = path.read_bytes().splitlines(keepends=True), Spend(path).account()
+        assert account.attempts > account.requests + 4
+        path.write_bytes(b"".join(whole[: 10 + 2]))  # the outage and one reply
+        lost = account.requests - 1
+        with pytest.raises(CapexError, match=f"lacks {lost} requests"):
+            collect(out, **given)
+        assert repair(out).spend.requests == lost
+        assert Spend(path).account().settled_usd == account.settled_usd
+        assert repair(out).spend is None
 
 
 def test_what_a_cut_off_attempt_may_have_been_billed_takes_the_rest_of_its_budget(shm):
