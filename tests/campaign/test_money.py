@@ -22,6 +22,7 @@ from capex.errors import BudgetExceeded, CapexError
 from capex.models import Request, RequestAttempt, Sampling, Text, Usage, UserMessage
 from capex.models.prices import load_prices, worst_case
 from capex.report.data import load
+from capex.run.files import write_json
 from capex.run.spend import Spend
 from lab.campaigns import collect, price_file
 from lab.model import LabModel, waypoints
@@ -212,6 +213,15 @@ def test_a_runs_budget_is_remembered(shm):
     collect(shm / "run", **{**priced, "starts": "0:2"})  # nothing is left to run
     with pytest.raises(CapexError, match=r"\$9.00, set by an earlier command, covers no request"):
         collect(shm / "run", **{**priced, "starts": "0:3"})
+
+
+@pytest.mark.parametrize("plan", [None, 7, {"campaign_usd": [1]}, {"campaign_usd": "-3"}])
+def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan):
+    priced = {**ONE, "prices": price_file(shm)}
+    run, _ = collect(shm / "run", **priced, campaign_usd=7)
+    write_json(shm / "run" / "manifest.json", run.manifest | {"plan": plan})
+    with pytest.raises(CapexError, match="plan is .* must be a table|the budget in the manifest"):
+        collect(shm / "run", **{**priced, "starts": "0:2"})
 
 
 def test_a_request_above_its_worst_case_is_named(shm):
