@@ -243,6 +243,7 @@ def test_the_impossible_is_refused_before_anything_is_written(shm, options, sent
         ("seed = '7'", "seed is '7'; it must be a whole number between 0 and"),
         ("campaign_usd = -1", "campaign_usd is -1; it must be a number that is not negative"),
         ("campaign-usd = inf", "campaign_usd is inf; it must be a number"),
+        (f"campaign_usd = {10**400}", "campaign_usd is 1000.*; it must be a number"),
         ("campaign_usd = 'much'", "campaign_usd is 'much'; it must be a number"),
         ("until_successes = 0", "until_successes is 0; it must be a whole number of at least 1"),
         ("effort = 'huge'", "effort is 'huge'; valid: none, minimal, low, medium, high"),

@@ -23,6 +23,7 @@ from capex.models import Request, RequestAttempt, Sampling, Text, Usage, UserMes
 from capex.models.prices import load_prices, worst_case
 from capex.report.data import load
 from capex.run.files import write_json
+from capex.run.pace import PACE, Rate
 from capex.run.spend import Spend
 from lab.campaigns import collect, price_file
 from lab.model import LabModel, waypoints
@@ -121,6 +122,18 @@ def test_requests_in_flight_at_kills_count_against_their_start_for_ever(shm):
     assert Spend(shm / "run" / "spend.jsonl").total() == before
     # What the kills left is part of the maximum of the start, not on top of it.
     assert D(str(events[0].ceiling_usd)) == before - D("2.75") + 3
+
+
+def test_a_cost_is_settled_where_the_providers_limits_cannot_be_written(tmp_path):
+    spend = Spend(tmp_path / "spend.jsonl")
+    ledger = Ledger(PRICE, spend=spend, rate=Rate(requests=5))
+    ledger.before(REQUEST, 1)
+    (tmp_path / PACE).unlink()
+    (tmp_path / PACE).mkdir()
+    with pytest.raises(CapexError):
+        ledger.after(REQUEST, 1, RequestAttempt("ok", "yes", 0.0, Usage(1, 0, 0, 1)))
+    account = spend.account()
+    assert (account.unsettled, account.held_usd, account.settled_usd) == (0, 0, D("0.00006"))
 
 
 # -- spending is not forgotten ----------------------------------------------------------------------
