@@ -233,7 +233,7 @@ def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan):
     priced = {**ONE, "prices": price_file(shm)}
     run, _ = collect(shm / "run", **priced, campaign_usd=7)
     write_json(shm / "run" / "manifest.json", run.manifest | {"plan": plan})
-    with pytest.raises(CapexError, match="plan is .* must be a table|the budget in the manifest"):
+    with pytest.raises(CapexError, match=r"plan is .* must be a table|the budget in the manifest"):
         collect(shm / "run", **{**priced, "starts": "0:2"})
 
 
