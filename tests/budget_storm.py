@@ -323,7 +323,8 @@ class Sequence:
         self._provider = Provider(rng, faults, self._kills, self._strike, rng.random() < 0.1)
         self._requests = rng.choice((1, 1, 2, 3, 5))
         self._snapshot = run.with_name("snapshot")
-        self._most: list[Decimal] = []  # every maximum that was announced
+        # Every maximum that was announced, and what servers had claimed beyond worst cases by then.
+        self._most: list[tuple[Decimal, Decimal]] = []
         self._stops: Callable[[], None] = lambda: None
 
     def play(self) -> None:
@@ -365,9 +366,9 @@ class Sequence:
                 self._broken(f"forgotten {board.forgotten}, damaged {loaded.damaged}")
             begun = [board.counted_usd(chain.path.name, i) for i in plan.open_starts]
             left = plan.remaining()
-            most = ceiling(settings, PRICE, left, spend.total(), sum(begun, Decimal(0)))
+            most = ceiling(settings, PRICE, left, spend.total(), begun)
             assert most.usd is not None
-            self._most.append(most.usd)
+            self._most.append((most.usd, spend.account().overrun_usd))
             self._look()
             patience = Patience(Pauses(first_s=0.0))
             chain_run = ChainRun(chain, f"{WORLD}:{TASK}", method, plan, patience)
@@ -410,8 +411,8 @@ class Sequence:
         total = account.total_usd
         if account.overruns:
             self.tally.above_usd = max(self.tally.above_usd, account.overrun_usd)
-        for most in self._most:
-            self._hold(total - account.overrun_usd, most, "announced")
+        for most, above in self._most:
+            self._hold(total - (account.overrun_usd - above), most, "announced")
         if self._settings.campaign_usd is not None:
             self._hold(total - account.overrun_usd, self._settings.campaign_usd, "campaign")
         for slot, own in spend.slots().items():

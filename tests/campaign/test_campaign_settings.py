@@ -235,6 +235,7 @@ def test_the_impossible_is_refused_before_anything_is_written(shm, options, sent
         ("seed = '7'", "seed is '7'; it must be a whole number between 0 and"),
         ("campaign_usd = -1", "campaign_usd is -1; it must be a number that is not negative"),
         ("campaign-usd = inf", "campaign_usd is inf; it must be a number"),
+        (f"campaign_usd = {10**400}", "campaign_usd is 1000.*; it must be a number"),
         ("campaign_usd = 'much'", "campaign_usd is 'much'; it must be a number"),
         ("until_successes = 0", "until_successes is 0; it must be a whole number of at least 1"),
         ("effort = 'huge'", "effort is 'huge'; valid: none, minimal, low, medium, high"),
@@ -366,6 +367,9 @@ def test_the_ceiling_is_the_smallest_of_what_bounds_it():
     limited = resolve("kitchen:CloseFridge", {"out": Path("x"), "campaign_usd": 30.5})
     assert ceiling(limited, price, 20, Decimal(3)).usd == Decimal("30.5")
     assert "$3.00 of it spent or held already" in ceiling(limited, price, 20, Decimal(3)).sentence
+    # One of the starts that are left took more than its budget: a request above its worst case.
+    assert ceiling(said, price, 2, Decimal(40), (Decimal(30), Decimal(5))).usd == 40 - 25 - 5 + 50
+    assert ceiling(limited, price, 20, Decimal(31)).usd == 31
     assert ceiling(said, price, None).usd is None
     assert "give --campaign-usd" in ceiling(said, price, None).sentence
     assert ceiling(said, None, 20).usd is None

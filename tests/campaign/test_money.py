@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -21,6 +22,8 @@ from capex.errors import BudgetExceeded, CapexError
 from capex.models import Request, RequestAttempt, Sampling, Text, Usage, UserMessage
 from capex.models.prices import load_prices, worst_case
 from capex.report.data import load
+from capex.run.files import write_json
+from capex.run.pace import PACE, Rate
 from capex.run.spend import Spend
 from lab.campaigns import collect, price_file
 from lab.model import LabModel, waypoints
@@ -121,6 +124,18 @@ def test_requests_in_flight_at_kills_count_against_their_start_for_ever(shm):
     assert D(str(events[0].ceiling_usd)) == before - D("2.75") + 3
 
 
+def test_a_cost_is_settled_where_the_providers_limits_cannot_be_written(tmp_path):
+    spend = Spend(tmp_path / "spend.jsonl")
+    ledger = Ledger(PRICE, spend=spend, rate=Rate(requests=5))
+    ledger.before(REQUEST, 1)
+    (tmp_path / PACE).unlink()
+    (tmp_path / PACE).mkdir()
+    with pytest.raises(CapexError):
+        ledger.after(REQUEST, 1, RequestAttempt("ok", "yes", 0.0, Usage(1, 0, 0, 1)))
+    account = spend.account()
+    assert (account.unsettled, account.held_usd, account.settled_usd) == (0, 0, D("0.00006"))
+
+
 # -- spending is not forgotten ----------------------------------------------------------------------
 
 
@@ -158,6 +173,29 @@ def test_a_spend_file_that_has_lost_lines_stops_the_campaign_until_it_is_repaire
     assert len(run.episodes) == 4
 
 
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_lost_replies_are_noticed_where_an_outage_had_more_attempts(shm, cut_off):
+    """The retries of an outage stand in spend.jsonl alone: they do not make up for lost lines."""
+    out = shm / "run"
+    given = {**ONE, "prices": price_file(shm, "qwen"), "episode_usd": 30}
+    waiting = Turn(ctrl_c, fault="http", status=429, headers={"retry-after": "482"})
+    last = [waiting] if cut_off else [ANSWER] * 10
+    with WireServer([*[GATEWAY] * 5, *[ANSWER] * 3, *last]) as server:
+        given["model"] = f"chat:qwen@{server.url}"
+        with contextlib.suppress(KeyboardInterrupt):
+            collect(out, **given)
+        path = out / "spend.jsonl"
+        whole, account = path.read_bytes().splitlines(keepends=True), Spend(path).account()
+        assert account.attempts > account.requests + 4
+        path.write_bytes(b"".join(whole[: 10 + 2]))  # the outage and one reply
+        lost = account.requests - 1
+        with pytest.raises(CapexError, match=f"lacks {lost} requests"):
+            collect(out, **given)
+        assert repair(out).spend.requests == lost
+        assert Spend(path).account().settled_usd == account.settled_usd
+        assert repair(out).spend is None
+
+
 def test_what_a_cut_off_attempt_may_have_been_billed_takes_the_rest_of_its_budget(shm):
     out = shm / "run"
     given = {**ONE, "prices": price_file(shm, "qwen"), "episode_usd": 3}
@@ -188,6 +226,15 @@ def test_a_runs_budget_is_remembered(shm):
     collect(shm / "run", **{**priced, "starts": "0:2"})  # nothing is left to run
     with pytest.raises(CapexError, match=r"\$9.00, set by an earlier command, covers no request"):
         collect(shm / "run", **{**priced, "starts": "0:3"})
+
+
+@pytest.mark.parametrize("plan", [None, 7, {"campaign_usd": [1]}, {"campaign_usd": "-3"}])
+def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan):
+    priced = {**ONE, "prices": price_file(shm)}
+    run, _ = collect(shm / "run", **priced, campaign_usd=7)
+    write_json(shm / "run" / "manifest.json", run.manifest | {"plan": plan})
+    with pytest.raises(CapexError, match=r"plan is .* must be a table|the budget in the manifest"):
+        collect(shm / "run", **{**priced, "starts": "0:2"})
 
 
 def test_a_request_above_its_worst_case_is_named(shm):

@@ -489,8 +489,7 @@ def test_arms_name_those_of_both_runs_where_one_of_them_has_several(
     for path in other.glob("episodes/*/record.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"arm": "base"}))
 
-    def export(name, *arms):
-        runs = [several, expert_demos]
+    def export(name, *arms, runs=(several, expert_demos)):
         filters = Filters(uncertified=True, arms=arms)
         return export_run(runs, tmp_path / name, paired=True, filters=filters, pipeline=QUICK)
 
@@ -499,6 +498,14 @@ def test_arms_name_those_of_both_runs_where_one_of_them_has_several(
         ("several", 1),
         ("expert", 1),
     ]
+    for number, order in enumerate((("base", "capex"), ("capex", "base"))):
+        # Each run has both: the first is named for the first run.
+        pair = export(f"both{number}", *order, runs=[several, several])
+        assert [w.path.name for w in pair.datasets] == ["several-1", "several-2"]
+        arms = [{r["capex/arm"] for r in rows(w.path, "meta/episodes")} for w in pair.datasets]
+        assert arms == [{order[0]}, {order[1]}]
+    pair = export("turned", "expert", "capex", runs=[several, expert_demos])
+    assert [w.path.name for w in pair.datasets] == ["several", "expert"]
     with pytest.raises(CapexError, match=r"arms: base, capex\); .* an arm of each run with --arms"):
         export("none")
     with pytest.raises(CapexError, match=r"expert has no attempt by the arms .* arms are expert"):

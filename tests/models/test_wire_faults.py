@@ -397,11 +397,12 @@ def test_the_ledger_equals_the_servers_books(wire_name):
 
 @pytest.mark.parametrize("wire_name", WIRES)
 def test_zero_usage_is_not_a_free_request(wire_name):
-    """A server that counts nothing leaves the cost unknown; an empty answer to counted input is known."""
+    """A server that counts no request or no reply leaves the cost unknown; an empty answer to counted input is known."""
     nothing, silent = Usage(0, 0, 0, 0), replace(USAGE, output=0, reasoning=0)
     price = load_prices().find("gpt-6-astra")
     ledger = Ledger(price)
-    with WireServer([replace(OK, usage=nothing), replace(OK, usage=silent)]) as server:
+    turns = [replace(OK, usage=nothing), Turn(usage=silent), replace(OK, usage=silent)]
+    with WireServer(turns) as server:
         model = client(wire_name, server)
         reply = model.complete(REQUEST, ledger)
         assert (reply.usage, reply.attempts[0].billed) == (None, "yes")
@@ -409,6 +410,8 @@ def test_zero_usage_is_not_a_free_request(wire_name):
         assert ledger.spent_usd == worst_case(REQUEST, price)
         assert model.complete(REQUEST, ledger).usage == silent
         assert ledger.totals.missing_usage == 1
+        assert model.complete(REQUEST, ledger).usage is None
+        assert ledger.totals.missing_usage == 2
 
 
 @pytest.mark.parametrize("wire_name", WIRES)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -171,11 +172,11 @@ def ceiling(
     price: Price | None,
     episodes: int | None,
     spent: Decimal = Decimal(0),
-    begun: Decimal = Decimal(0),
+    begun: Sequence[Decimal] = (),
 ) -> Ceiling:
     """The most that so many more episodes can cost beside what the run has spent; None where
-    nothing bounds it. `begun` is the part of `spent` that went to those episodes already: it counts
-    against their budgets.
+    nothing bounds it. `begun` are the parts of `spent` that went to those episodes already: each
+    counts against the budget of its episode.
     """
     if settings.model in (*WITHOUT_MODEL, STUDENT):
         return Ceiling(None, "no model is asked")
@@ -200,10 +201,12 @@ def ceiling(
     bounds = []
     if most_episodes is not None and per_episode is not None:
         words = f"{most_episodes} episodes of at most ${per_episode:.2f}"
-        bounds.append((spent - begun + most_episodes * per_episode, words))
+        # A request above its worst case may have taken more than its episode's budget.
+        counted = sum((min(usd, per_episode) for usd in begun), Decimal(0))
+        bounds.append((spent - counted + most_episodes * per_episode, words))
     if settings.campaign_usd is not None:
         kept = ", set by an earlier command" if settings.keeps_budget else ""
-        bounds.append((settings.campaign_usd, f"the campaign's budget{kept}"))
+        bounds.append((max(settings.campaign_usd, spent), f"the campaign's budget{kept}"))
     if not bounds:
         unbounded = (
             "nothing bounds the cost: successes decide how many episodes run; give --campaign-usd"
@@ -235,7 +238,7 @@ def ask_first(
     price: Price | None,
     episodes: int | None,
     spent: Decimal,
-    begun: Decimal = Decimal(0),
+    begun: Sequence[Decimal] = (),
 ) -> str:
     """Why a campaign needs a yes before it begins: what is left to run may cost more than $25, and
     the user set no budget for it.

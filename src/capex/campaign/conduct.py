@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from types import FrameType
 
 from capex.campaign import ceiling as ce
@@ -78,7 +77,7 @@ def conduct(
         todo = [c.plan.remaining() for c in chains]
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         begun = [board.counted_usd(c.key, i) for c in chains for i in c.plan.open_starts]
-        most = ce.ceiling(settings, price, left, spend.total(), sum(begun, Decimal(0)))
+        most = ce.ceiling(settings, price, left, spend.total(), begun)
         warnings = (
             _budget_kept(settings),
             moved_from(run, gl_backend()),

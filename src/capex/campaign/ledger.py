@@ -218,10 +218,6 @@ class Ledger:
                 "an attempt ended that was not announced; call before() ahead of each send"
             )
         (ticket, worst), self._pending = self._pending, None
-        if self.spend is not None and self._turn is not None and attempt.usage is not None:
-            turn, counted = self._turn
-            u = attempt.usage
-            self.spend.used(turn, u.fresh + u.cached + u.cache_write + u.output - counted)
         spent = attempt_cost(attempt, self.price)
         self.totals = self.totals.add(attempt, self.price)
         if spent is not None and worst is not None:
@@ -233,6 +229,11 @@ class Ledger:
         if self.spend is not None and ticket is not None:
             usage = attempt.usage if attempt.billed != "no" else None
             self.spend.settle(ticket, spent, usage, reply=attempt.replied)
+        # Last: what came is settled even where the provider's limits cannot be written down.
+        if self.spend is not None and self._turn is not None and attempt.usage is not None:
+            turn, counted = self._turn
+            u = attempt.usage
+            self.spend.used(turn, u.fresh + u.cached + u.cache_write + u.output - counted)
 
     def _wait(self, tokens: int) -> tuple[Turn, int] | None:
         """Wait until the provider's limits leave room for so many tokens, and count them."""

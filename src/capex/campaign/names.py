@@ -108,7 +108,7 @@ def read_dollars(value: Any) -> Any:
     """Dollars, exact, from a number or its text."""
     try:
         return value if isinstance(value, bool | Decimal) else Decimal(str(float(value)))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return value
 
 

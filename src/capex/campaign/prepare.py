@@ -24,8 +24,6 @@ from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
 from capex.worlds.robots import one_robot
 
-ZERO = Decimal(0)
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -128,11 +126,11 @@ def ask_before_spending(ready: Prepared, confirm: Callable[[str], bool] | None) 
         raise CapexError(f"this campaign costs {cost}; nothing was sent: {advice}")
 
 
-def still_to_run(settings: Settings) -> tuple[int | None, Decimal, Decimal]:
+def still_to_run(settings: Settings) -> tuple[int | None, Decimal, list[Decimal]]:
     """How many episodes the run lacks, as far as its folders tell (None where successes decide),
-    what it has spent, and how much of that on those episodes.
+    what it has spent, and what of that on each of those episodes.
     """
-    done, spent, begun = 0, Decimal(0), Decimal(0)
+    done, spent, begun = 0, Decimal(0), list[Decimal]()
     if (settings.out / "manifest.json").is_file():
         starts, run = set(settings.starts), Run(settings.out)
         spend = Spend(settings.out / SPEND)
@@ -141,7 +139,7 @@ def still_to_run(settings: Settings) -> tuple[int | None, Decimal, Decimal]:
             finished = starts & set(chain.finished())
             done += len(finished)
             accounts = slots.of_chain(chain.path.name)
-            begun += sum((a.total_usd for i, a in accounts.items() if i in starts - finished), ZERO)
+            begun += (a.total_usd for i, a in accounts.items() if i in starts - finished)
     count = len(settings.tasks) * len(settings.methods) * len(settings.starts)
     return None if settings.until_successes is not None else count - done, spent, begun
 

@@ -122,9 +122,10 @@ def forgotten_sentence(run: Run, lacking: Mapping[str, Mapping[int, Taken]]) -> 
     taken = sum((t for held in lacking.values() for t in held.values()), Taken())
     usd = f" (${taken.usd[0]:.2f})" if taken.usd is not None and taken.usd[0] else ""
     state = "lacks" if (run.path / SPEND).is_file() else "is missing, and with it"
+    requests = "1 request" if taken.attempts == 1 else f"{taken.attempts} requests"
     chain, start = starts[0]
     return (
-        f"{run.path / SPEND} {state} {taken.attempts} requests{usd} that the records of"
+        f"{run.path / SPEND} {state} {requests}{usd} that the records of"
         f" {len(starts)} {'start' if len(starts) == 1 else 'starts'} hold (the first is start"
         f" {start_text(start)} of {chain}), so what the run has spent is not known: put the whole"
         f" file back, or let `capex repair {run.path}` enter what the records hold"

@@ -49,7 +49,9 @@ class SpendRepair:
         if self.starts:
             dollars = "" if self.usd is None else f" (at most ${self.usd:.4f})"
             starts = "1 start" if self.starts == 1 else f"{self.starts} starts"
-            parts.append(f"{self.requests} requests{dollars} of {starts} are in the records alone")
+            requests = "1 request" if self.requests == 1 else f"{self.requests} requests"
+            are = "is" if self.requests == 1 else "are"
+            parts.append(f"{requests}{dollars} of {starts} {are} in the records alone")
         kept = f"; they are entered now, and the old file is {self.kept}" if self.kept else ""
         return f"spend.jsonl: {' and '.join(parts)}{kept}"
 
@@ -93,7 +95,8 @@ def _with_cut_off(
 ) -> Taken:
     """What a start lacks, with what its cut-off attempt took: that has exchanges and no record."""
     totals = _totals(chain.unfinished(start), price)
-    if totals.attempts <= lacking.attempts + account.attempts - 1 or price is None:
+    replies = totals.requests - account.requests - account.unsettled
+    if price is None or (totals.attempts <= account.attempts and replies <= 0):
         return lacking
     known = max(ZERO, totals.known_usd - account.settled_usd)
     low, high = lacking.usd or (ZERO, ZERO)

@@ -35,6 +35,7 @@ from capex.run import read_record
 from capex.run.files import whole_folder, write_bytes
 from capex.run.frames import RecordedFrames, has_frames
 from capex.run.steps import read_steps
+from capex.run.summary import Summary
 from capex.worlds import Spec
 
 Format = Literal["lerobot", "lerobot-v2.1", "lerobot-v3.1", "hdf5"]
@@ -136,11 +137,11 @@ def _choose_pairs(
     names = [run_dir.resolve().name for run_dir in run_dirs]
     if names[0] == names[1]:
         names = [f"{name}-{number}" for number, name in enumerate(names, start=1)]
-    unlimited = replace(filters, max=None)
-    first, second = (select(*named, unlimited) for named in zip(names, candidates, strict=True))
+    unlimited = _one_method_each(candidates, replace(filters, max=None))
+    first, second = map(select, names, candidates, unlimited)
     for side, attempts in zip((first, second), candidates, strict=True):
         if not (side.attempts or side.left_out):
-            arms = {(a.summary if isinstance(a, Candidate) else a).arm for a in attempts}
+            arms = {_attempted(a).arm for a in attempts}
             raise CapexError(
                 f"{side.name} has no attempt by the arms and at the tasks that were named; its arms"
                 f" are {', '.join(sorted(arms))}: --arms names an arm of each run"
@@ -152,6 +153,28 @@ def _choose_pairs(
             f" {names[1]}: {_reasons(both[1])}"
         )
     return list(both)
+
+
+def _one_method_each(
+    candidates: Sequence[list[Candidate | LeftOut]], filters: Filters
+) -> list[Filters]:
+    """The filters of each of two runs. Where a run has both of two named methods at a task, one is
+    the first run's and the other the second's: in the order given, if each run has its own so.
+    """
+    held: list[set[tuple[str, str, str]]] = [
+        {(a.world, a.task, a.arm) for a in (_attempted(c) for c in run)} for run in candidates
+    ]
+    orders = [filters.arms, filters.arms[::-1]] if len(filters.arms) == 2 else []
+    tasks = {row[:2] for run in held for row in run}
+    if any({(*task, arm) for arm in filters.arms} <= run for task in tasks for run in held):
+        for order in orders:
+            if all(arm in {row[2] for row in run} for arm, run in zip(order, held, strict=True)):
+                return [replace(filters, arms=(arm,)) for arm in order]
+    return [filters, filters]
+
+
+def _attempted(candidate: Candidate | LeftOut) -> Summary | LeftOut:
+    return candidate.summary if isinstance(candidate, Candidate) else candidate
 
 
 def _reasons(selection: Selection) -> str:

@@ -109,9 +109,9 @@ class HttpModel(Model):
         status, headers = response.status_code, dict(response.headers)
         body, kept = parse(response.content), redact.allowed_headers(headers)
         readable = body if isinstance(body, Mapping) else {}
-        usage = self._dialect.usage(readable)
-        if usage is not None and not usage.fresh + usage.cached + usage.cache_write:
-            usage = None  # no request is empty: this server does not count, which is not free
+        usage, answer = self._dialect.usage(readable), self._dialect.answer(readable)
+        if usage is not None and not _counted(usage, answer):
+            usage = None
         attempt = partial(
             RequestAttempt, latency_s=0.0, usage=usage, http_status=status, body=body, headers=kept
         )
@@ -121,7 +121,6 @@ class HttpModel(Model):
                 f"http {status}", "yes" if usage else billed, kind=kind, error=sentence
             )
             return Sent(refusal, retry, retry_after_s(headers))
-        answer = self._dialect.answer(readable)
         if isinstance(answer, Answer):
             return Sent(attempt("incomplete" if answer.incomplete else "ok", "yes", answer=answer))
         billed = "yes" if usage else "unknown"
@@ -147,6 +146,15 @@ def _refusal(request: Request, chat: ChatSettings | None) -> RequestAttempt | No
         f" exceeds the context of {chat.context_tokens}; nothing was sent (see --context-tokens)"
     )
     return RequestAttempt("not sent", "no", 0.0, kind="context", error=sentence)
+
+
+def _counted(usage: Usage, answer: Answer | ProviderFailure | None) -> bool:
+    """Whether a server counts tokens: no request is empty, and no reply that says something. One
+    that counts none of them is not free.
+    """
+    said = isinstance(answer, Answer) and bool(answer.calls or answer.text)
+    asked = usage.fresh + usage.cached + usage.cache_write
+    return asked > 0 and (usage.output > 0 or not said)
 
 
 def _quoted(content: bytes) -> str:

@@ -124,29 +124,47 @@ def forgotten(
     chain: LoadedChain, slots: Mapping[ChainStart, Account], lineage: Sequence[Origin] = ()
 ) -> dict[int, Taken]:
     """By start, what the records of a chain and the exchanges of its cut-off attempts hold beyond
-    spend.jsonl. Each request is entered there before it is sent, so that there is nothing unless
-    lines of the file are lost. Of exchanges without a record only their number counts here.
+    spend.jsonl. Each request is entered there before it is sent, and each reply when it came, so
+    that there is nothing unless lines of the file are lost. Replies are compared too, because the
+    retries of an outage are in the file and in no record. Of exchanges without a record only their
+    number counts here.
     """
     own = parts(chain, lineage)[0]
     recorded = _recorded(own)
     for start in Chain(chain.path).unfinished_starts():
-        sent = _sent(Chain(chain.path).unfinished(start))
+        requests, sent = _sent(Chain(chain.path).unfinished(start))
         before = recorded.get(start, Taken(tokens=NO_TOKENS))
-        recorded[start] = replace(before, attempts=max(before.attempts, sent))
+        recorded[start] = replace(
+            before, requests=max(before.requests, requests), attempts=max(before.attempts, sent)
+        )
     lacking, accounts = {}, _of_chain(slots, own.name)
     for start, held in sorted(recorded.items()):
         account = accounts.get(start, Account())
         usd = ZERO if held.usd is None else held.usd[0] - account.total_usd
-        if held.attempts > account.attempts or usd > ROUNDING_USD:
-            lacking[start] = _difference(held, of_account(account))
+        # A model that lets nobody watch has replies in its records, and attempts nowhere.
+        replies = min(held.requests, held.attempts) - account.requests - account.unsettled
+        if held.attempts > account.attempts or replies > 0 or usd > ROUNDING_USD:
+            lacking[start] = _lacking(held, account, replies)
     return lacking
 
 
-def _sent(log: Path) -> int:
-    """Requests in the exchanges of a cut-off attempt; 0 where they cannot be read."""
+def _lacking(held: Taken, account: Account, replies: int) -> Taken:
+    """What records have beyond spend.jsonl: known dollars in full, whatever else that holds."""
+    rest = _difference(held, of_account(account))
+    rest = replace(rest, attempts=max(rest.attempts, replies))
+    if rest.usd is None or held.usd is None:
+        return rest
+    known = max(ZERO, held.usd[0] - account.settled_usd)
+    return replace(rest, usd=(known, max(known, rest.usd[1])))
+
+
+def _sent(log: Path) -> tuple[int, int]:
+    """Replies and attempts in the exchanges of a cut-off attempt; 0 where they cannot be read."""
     if not readable(log):
-        return 0
-    return sum(request.count for request in read_requests(log, torn_end=True))
+        return 0, 0
+    requests = read_requests(log, torn_end=True)
+    attempts = [attempt for request in requests for attempt in request.attempts()]
+    return sum(attempt.replied for attempt in attempts), len(attempts)
 
 
 def by_start(

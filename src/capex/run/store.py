@@ -269,7 +269,7 @@ MANIFEST_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "settings.arms.*.tau": NUMBER,
     "settings.arms.*.task_tau": TABLE_OR_NULL,
     "settings.arms.*.task_tau.*": NUMBER,
-    "plan": TABLE_OR_NULL,
+    "plan": TABLE,
     "plan.starts": (_all(int), "a list of whole numbers"),
     "plan.until_successes": (_is(int, NOTHING), "a whole number or null"),
     "price": TABLE_OR_NULL,
