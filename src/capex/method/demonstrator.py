@@ -87,7 +87,7 @@ def run_episode(
     hooks.tell(Remembered(*shown))
     wall_s = hooks.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s
-    dialogue = Dialogue(env, model, method, context.system, hooks, until)
+    dialogue = Dialogue(env, model, method, context, hooks, until)
     images: Mapping[str, bytes] = {}  # at the first decision
     end = ""
     while not end:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -62,6 +62,8 @@ class Outcome:
     contacts: tuple[Contact, ...] = ()
     # measured forward, left and turn, in the base frame at its beginning
     base_moved: tuple[float, float, float] | None = None
+    # by arm whose gripper command ran: the opening afterwards, and whether the fingers felt contact
+    grips: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
 
 
 class _Ended(Exception):
@@ -99,9 +101,19 @@ class Executor:
             if waypoint.base is None:
                 self.told.turn({name: target.rotation for name, target in targets.items()})
             if outcome.status in GRIPPER_STILL_RUNS:
+                ran = self.grippers_that_ran(waypoint, outcome)
                 for name, word in waypoint.gripper_words.items():
-                    skipped = self._named(name, SKIPPED.format(word, ""))[:-1] in outcome.report
-                    self.told.act(name, word, skipped=skipped)
+                    self.told.act(name, word, skipped=name not in ran)
+
+    def grippers_that_ran(self, waypoint: Waypoint, outcome: Outcome) -> list[str]:
+        """The arms whose gripper command of a past waypoint was carried out and not skipped."""
+        if outcome.status not in GRIPPER_STILL_RUNS:
+            return []
+        return [
+            name
+            for name, word in waypoint.gripper_words.items()
+            if self._named(name, SKIPPED.format(word, ""))[:-1] not in outcome.report
+        ]
 
     def go_on(self, steps_left: int) -> None:
         """From the present state, after what was retraced."""
@@ -172,6 +184,7 @@ class Executor:
         self._guarded.clear()
         motion = Motion("gripper", "")
         label: Literal[0, 1] | None = None
+        grips: dict[str, tuple[float, bool]] = {}
         notes = mo.clamp_notes(targets)
         try:
             if waypoint.base is not None:
@@ -181,7 +194,7 @@ class Executor:
                 # before the gripper acts: what it then touches says nothing about the motion
                 label = self._label(motion, began)
             if motion.status in GRIPPER_STILL_RUNS:
-                notes += self._act_grippers(waypoint.targets)
+                notes += self._act_grippers(waypoint.targets, grips)
         except _Ended as ended:
             # A motion that was cut short has no label; one that had ended before its gripper
             # command ended the episode keeps its own.
@@ -195,7 +208,7 @@ class Executor:
         off_m, off_rad = motion.errors or (None, None)
         contacts, moved = tuple(sorted(motion.contacts, key=str)), motion.base_moved
         return Outcome(
-            motion.status, report, label, steps, targets, tips, off_m, off_rad, contacts, moved
+            motion.status, report, label, steps, targets, tips, off_m, off_rad, contacts, moved, grips
         )
 
     def _ended_text(self, status: Status) -> str:
@@ -330,8 +343,12 @@ class Executor:
         assert self._state.base is not None
         return PlanarPose(*self._state.base)
 
-    def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> list[str]:
-        """Run the gripper commands of all arms together; returns one note per command."""
+    def _act_grippers(
+        self, targets: Mapping[str, ArmTarget], grips: dict[str, tuple[float, bool]]
+    ) -> list[str]:
+        """Run the gripper commands of all arms together; returns one note per command, and fills
+        `grips` for those that ran.
+        """
         notes, acting = [], {}
         for name, target in targets.items():
             word = target.gripper
@@ -357,6 +374,7 @@ class Executor:
                 touch = ", finger contact" if arm.finger_contact else ""
                 opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"
                 notes.append(self._named(name, f"{word}: {opening}"))
+                grips[name] = arm.opening_m, arm.finger_contact
         return notes
 
     def _skip_reason(self, name: str, word: Gripper) -> str:

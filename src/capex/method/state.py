@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -146,7 +147,7 @@ class EpisodeState:
             self._note_located(turn.located)
             self.silent = self.silent + 1 if prefix.silent(turn) else 0
             waypoints = [row.waypoint for row in turn.waypoints]
-            outcomes = [past_outcome(row) for row in turn.waypoints]
+            outcomes = self._past_outcomes(turn, prefix)
             if waypoints:
                 self._env.load_state(prefix.state(turn.step))
                 self.executor.retrace(waypoints, outcomes)
@@ -156,6 +157,20 @@ class EpisodeState:
         self.executor.go_on(self._env.spec.horizon - prefix.ticks)
         self.recorder.preload(prefix.steps, prefix.ticks, prefix.plans)
         self._notes = prefix.notes if self._method.notes else ""
+
+    def _past_outcomes(self, turn: Turn, prefix: Prefix) -> list[Outcome]:
+        """The outcomes of a recorded plan, with the grips that its saved states show."""
+        outcomes, tick = [], turn.step
+        for row in turn.waypoints:
+            outcome = past_outcome(row)
+            tick += row.steps
+            if ran := self.executor.grippers_that_ran(row.waypoint, outcome):
+                self._env.load_state(prefix.state(tick))
+                arms = self._env.robot_state().arms
+                grips = {n: (arms[n].opening_m, arms[n].finger_contact) for n in ran}
+                outcome = replace(outcome, grips=grips)
+            outcomes.append(outcome)
+        return outcomes
 
     def _follow(self, waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome]) -> None:
         for waypoint, outcome in zip(waypoints, outcomes, strict=True):

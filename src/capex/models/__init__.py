@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from capex import trust
 from capex.errors import CapexError, UnknownName
+from capex.models.prompt_values import Centimetres, PromptValues
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
 
@@ -33,6 +34,7 @@ class Picture:
 
     label: str
     png: bytes = field(repr=False)
+    camera: str = field(default="", compare=False)  # that shows the present scene; not sent
 
     @property
     def sha256(self) -> str:
@@ -71,6 +73,7 @@ class ToolResult:
 
     call_id: str
     text: str
+    position_cm: Centimetres | None = field(default=None, compare=False)  # in the text; not sent
 
 
 Message = UserMessage | AssistantMessage | ToolResult
@@ -119,6 +122,8 @@ class Request:
     tool_choice: str = "required"  # "auto", "required", or the name of the only tool allowed
     cache_key: str = ""  # one per run: lets a provider route a common prefix to one cache
     deadline_s: float | None = None  # wall time for all attempts; no part of the hash
+    # what the texts print, for a model in process; never sent, logged or hashed
+    values: PromptValues | None = field(default=None, repr=False, compare=False)
 
     @property
     def hash(self) -> str:
