@@ -1,4 +1,4 @@
-"""The apprentice: habits drawn per task and seed, bent by nothing but what the request says."""
+"""The apprentice: biases drawn per task and seed, bent by nothing but what the request says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capex.method.memory import Memory
 from capex.method.presets import preset
 from capex.models import AssistantMessage, Reply, Request, Text, ToolResult, UserMessage
 from capex.pilot import Pilot, serve
-from capex.pilot.habits import TUNED, Habits, draw, task_of
+from capex.pilot.biases import TUNED, Biases, draw, task_of
 from capex.worlds import Start
 
 REFERENCE = """REFERENCE EPISODES
@@ -223,8 +223,8 @@ def test_habits_are_kept_through_the_starts_of_a_task():
     assert 0.2 < np.mean([d.turns_wrong for d in draws]) < 0.7
 
 
-def _size(habits: Habits) -> float:
-    return sum(abs(v) for v in (*habits.depth_m.values(), *habits.sight_m.values()))
+def _size(biases: Biases) -> float:
+    return sum(abs(v) for v in (*biases.depth_m.values(), *biases.sight_m.values()))
 
 
 @pytest.mark.parametrize("name", ["apprentice", "apprentice:", "apprentice:7,1", "apprentice:much"])

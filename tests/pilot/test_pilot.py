@@ -36,14 +36,13 @@ from capex.models import (
 )
 from capex.models.probe import probe
 from capex.pilot import Pilot, serve
-from capex.pilot.chance import Chance
-from capex.pilot.confidence import Overconfidence
-from capex.pilot.eyes import ellipse, regions, see
-from capex.pilot.ground import Located, round_middle
-from capex.pilot.looks import coloured
-from capex.pilot.page import read_brief, read_page
-from capex.pilot.rig import Rig
-from capex.pilot.tableware import plates
+from capex.pilot.appearance import coloured
+from capex.pilot.cameras import GuessedCameras
+from capex.pilot.grounding import Located, round_middle
+from capex.pilot.noise import Noise, Overconfidence
+from capex.pilot.prompt import read_brief, read_page
+from capex.pilot.segmentation import ellipse, regions, see
+from capex.pilot.table_objects import plates
 from capex.worlds import Start
 
 TASKS = (
@@ -350,7 +349,7 @@ def test_usage_is_counted_and_priced_only_when_asked(taped):
 
 
 def test_stated_confidences_are_high_whatever_happens():
-    stated = [Overconfidence().state(Chance(0, str(n)), n % 6, n % 4 == 0) for n in range(4000)]
+    stated = [Overconfidence().state(Noise(0, str(n)), n % 6, n % 4 == 0) for n in range(4000)]
     assert 0.92 < np.mean(stated) < 0.96
     assert np.mean(np.array(stated) < 0.8) < 0.05
     assert max(stated) <= 0.99
@@ -418,7 +417,7 @@ def test_views_that_disagree_are_told_apart():
 
 
 def test_two_lines_of_sight_meet_where_the_point_is():
-    rig = Rig({"left": (512, 512), "right": (512, 512)}, {})
+    rig = GuessedCameras({"left": (512, 512), "right": (512, 512)}, {})
     point = np.array([0.55, 0.1, 0.5])
     assert np.allclose(
         rig.between(rig.project("left", point), rig.project("right", point)), point, atol=1e-6

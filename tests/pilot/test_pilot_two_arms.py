@@ -16,7 +16,7 @@ from capex.method.tools import interface, schemas
 from capex.models import Request, Text, UserMessage
 from capex.models.pictures import encode_png
 from capex.pilot import Pilot
-from capex.pilot.page import read_brief, read_page
+from capex.pilot.prompt import read_brief, read_page
 from capex.pose import DOWN, Pose
 from capex.rigs.env import RigEnv
 from capex.rigs.parse import find_rig, read_rig

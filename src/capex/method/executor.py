@@ -208,7 +208,17 @@ class Executor:
         off_m, off_rad = motion.errors or (None, None)
         contacts, moved = tuple(sorted(motion.contacts, key=str)), motion.base_moved
         return Outcome(
-            motion.status, report, label, steps, targets, tips, off_m, off_rad, contacts, moved, grips
+            motion.status,
+            report,
+            label,
+            steps,
+            targets,
+            tips,
+            off_m,
+            off_rad,
+            contacts,
+            moved,
+            grips,
         )
 
     def _ended_text(self, status: Status) -> str:

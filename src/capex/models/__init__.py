@@ -375,7 +375,7 @@ MODELS = {
     "cassette": "capex.models.cassette:make",
     "script": "capex.models.scripted:make",
     "pilot": "capex.pilot:make",
-    "apprentice": "capex.pilot.apprentice:make",
+    "apprentice": "capex.pilot:make_apprentice",
 }
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import capex.plan as plan
-from capex.pilot.chance import Chance
-from capex.pilot.eyes import Pixel, View
-from capex.pilot.ground import Feature, Move, apart
-from capex.pilot.habits import TUNED, Habits
-from capex.pilot.page import Brief, Page
+from capex.pilot.biases import TUNED, Biases
+from capex.pilot.grounding import Feature, Move, apart
+from capex.pilot.noise import Noise
+from capex.pilot.prompt import Brief, Page
+from capex.pilot.segmentation import Pixel, View
 from capex.plan import Gripper, Orientation
 from capex.pose import Array, tilted_forward
 
@@ -36,9 +36,9 @@ class Scene:
     page: Page
     brief: Brief
     views: dict[str, View]
-    chance: Chance
+    noise: Noise
     blur_px: float  # how noisy the eyes are, in pixels of a 512 image
-    habits: Habits = TUNED
+    biases: Biases = TUNED
     arm: str = ""  # the one of several that it is about
 
     def of(self, arm: str) -> Scene:
@@ -84,8 +84,8 @@ class Scene:
     def spot(self, name: str, view: View, pixel: Pixel) -> Pixel:
         """A pixel as noisy eyes see it, inside the image."""
         blur = self.blur_px * view.height / 512
-        u = pixel[0] + blur * self.chance.normal(f"{view.camera} {name} u")
-        v = pixel[1] + blur * self.chance.normal(f"{view.camera} {name} v")
+        u = pixel[0] + blur * self.noise.normal(f"{view.camera} {name} u")
+        v = pixel[1] + blur * self.noise.normal(f"{view.camera} {name} v")
         u, v = min(max(u, 0.5), view.width - 0.5), min(max(v, 0.5), view.height - 0.5)
         return round(u, 1), round(v, 1)
 

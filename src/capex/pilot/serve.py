@@ -34,10 +34,11 @@ from capex.models import (
     UserMessage,
 )
 from capex.models.body import loads
-from capex.pilot import Pilot, apprentice, make
+from capex.pilot import Pilot, make, make_apprentice
+from capex.pilot.prompt_parser import parse
 
 TEXTS = ("text", "input_text", "output_text")  # the kinds of a part that is text, on either wire
-STAND_INS: Mapping[str, Callable[[str], Pilot]] = {"pilot": make, "apprentice": apprentice.make}
+STAND_INS: Mapping[str, Callable[[str], Pilot]] = {"pilot": make, "apprentice": make_apprentice}
 PATHS = "/v1/responses, /v1/chat/completions and /v1/models"
 
 
@@ -75,7 +76,7 @@ class _Handler(JsonHandler):
             raise Refused(404, sentence, "model_not_found")
         pilot = STAND_INS[kind](rest)
         try:
-            reply = pilot.complete(request)
+            reply = pilot.complete(parse(request))
         except ValueError as problem:
             raise CapexError(str(problem)) from None
         assert reply.usage is not None

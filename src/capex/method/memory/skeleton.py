@@ -172,7 +172,9 @@ class Skeleton:
         ]
         failures = self._failure_lines()
         counts = SkeletonValues(self.successes, self.failures)
-        failed = replace(counts, stops={_value_key(k): (s.stops, s.attempts) for k, s in self._worst()})
+        failed = replace(
+            counts, stops={_value_key(k): (s.stops, s.attempts) for k, s in self._worst()}
+        )
         if not self.successes:
             yield "\n".join([*head, *failures]), failed
             yield "\n".join(head), counts
@@ -181,7 +183,10 @@ class Skeleton:
         ranked = ranked[:PHASES_MAX]
         whole = replace(failed, advice=self._advice(ranked))
         yield "\n".join([*head, *self._phase_lines(ranked, True), *failures, self._totals()]), whole
-        yield "\n".join([*head, *self._phase_lines(ranked, False), *failures, self._totals()]), whole
+        yield (
+            "\n".join([*head, *self._phase_lines(ranked, False), *failures, self._totals()]),
+            whole,
+        )
         for count in range(len(ranked), 0, -1):
             lines = self._phase_lines(ranked[:count], False)
             values = replace(failed, advice=self._advice(ranked[:count]))

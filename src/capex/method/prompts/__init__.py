@@ -25,14 +25,7 @@ from capex.method import told
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
-from capex.method.prompts.passages import (
-    camera_words,
-    cameras,
-    frame,
-    grounding,
-    judging,
-    locating,
-)
+from capex.method.prompts.passages import camera_words, cameras, frame, grounding, judging, locating
 from capex.method.tools import Interface, interface
 from capex.models.prompt_values import PhaseStops, ReportedWaypoint, SkeletonValues, SystemValues
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD, PLAN_MAX

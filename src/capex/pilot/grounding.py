@@ -9,14 +9,13 @@ is all that a model could do.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from capex.pilot.eyes import Pixel
-from capex.pilot.rig import Rig
+from capex.pilot.cameras import GuessedCameras
+from capex.pilot.segmentation import Pixel
 from capex.plan import ArmTarget
 from capex.pose import Array
 
@@ -154,13 +153,7 @@ def round_middle(points: Sequence[Array], radius_m: float, guess: Array) -> Arra
     return middle
 
 
-def read_position(text: str) -> Array | None:
-    """A located point from the tool's answer."""
-    match = re.match(r"^\[(-?\d+), (-?\d+), (-?\d+)\]", text.strip())
-    return None if match is None else np.array([float(n) for n in match.groups()]) / 100
-
-
-def by_sight(features: Sequence[Feature], rig: Rig) -> Answers:
+def by_sight(features: Sequence[Feature], rig: GuessedCameras) -> Answers:
     """Answers without locate_pixel: the two views from behind intersected, or else, by view, an
     assumed height.
     """

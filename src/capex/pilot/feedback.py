@@ -1,4 +1,4 @@
-"""How an apprentice's habits bend a plan, and what the request tells it that corrects them.
+"""How an apprentice's biases bend a plan, and what the request tells it that corrects them.
 
 Four things can: the executor's reports on the page, the reliability skeleton, references of earlier
 successes, and located points. Each works from the request's words alone, for this decision only.
@@ -13,10 +13,10 @@ from itertools import takewhile
 
 import numpy as np
 
-from capex.pilot.ground import Intent, Move, apart
-from capex.pilot.habits import (
+from capex.models.prompt_values import ReportedWaypoint
+from capex.pilot.biases import (
     LIFT_MAX_M,
-    Habits,
+    Biases,
     Touch,
     across,
     afar,
@@ -25,9 +25,10 @@ from capex.pilot.habits import (
     moved,
     touch_of,
 )
-from capex.pilot.page import Brief, Page, ReportedWaypoint, targets_m
+from capex.pilot.grounding import Intent, Move, apart
+from capex.pilot.prompt import Brief, Page, closed_on_nothing, targets_m
 from capex.pilot.scene import Scene
-from capex.plan import orientation_matrix
+from capex.plan import WaypointStatus, orientation_matrix
 from capex.pose import Array
 
 # Deeper or less deep for each report that says so.
@@ -40,8 +41,13 @@ BESIDE_M = 0.16  # an act that ended this near to a push tried it, perhaps to th
 AIM_SHARE = 0.5  # the nearest located point may be any of a part
 LAST_M = 0.16  # from where a part is come to in a straight line
 CORRECTED_M = 0.12
-STOPS = ("stalled", "contact", "timeout", "guard stop")
-FELT = ("finger contact", *STOPS)
+STOPS = (
+    WaypointStatus.STALLED,
+    WaypointStatus.CONTACT,
+    WaypointStatus.TIMEOUT,
+    WaypointStatus.GUARD_STOP,
+)
+FELT = (WaypointStatus.FINGER_CONTACT, WaypointStatus.TERMINAL, *STOPS)
 SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be about the other side
 
 
@@ -53,14 +59,14 @@ class Told:
     located: Sequence[Array]  # every point that the request's answers hold
 
 
-def looks_again(habits: Habits, page: Page, brief: Brief) -> Habits:
-    """Habits that look again where a report or the skeleton gives reason to."""
+def looks_again(biases: Biases, page: Page, brief: Brief) -> Biases:
+    """Biases that look again where a report or the skeleton gives reason to."""
     last = page.acts[-1].waypoints if page.acts else ()
     # Fingers that shut at the beginning of a plan were meant to.
-    warned = _warning(page) or any(w.empty for w in last[1:])
-    advised = "observe after each waypoint" in brief.phases.values()
+    warned = _warning(page) or any(map(closed_on_nothing, last[1:]))
+    advised = "observe after each waypoint" in brief.advice.values()
     doubted = advised or brief.failed > brief.succeeded
-    return replace(habits, looks=habits.looks or warned or doubted or _stuck(page))
+    return replace(biases, looks=biases.looks or warned or doubted or _stuck(page))
 
 
 def _warning(page: Page) -> bool:
@@ -81,18 +87,18 @@ def _stuck(page: Page) -> bool:
 
 
 def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
-    """An intent as these habits carry it out, corrected by what the request says."""
-    habits = scene.habits
-    if 0 < habits.patience < _acts(scene.page) and scene.brief.may_end and not scene.brief.done:
+    """An intent as these biases carry it out, corrected by what the request says."""
+    biases = scene.biases
+    if 0 < biases.patience < _acts(scene.page) and scene.brief.may_end and not scene.brief.done:
         return Intent("I did what was asked and see nothing left to do: done.", done=True)
-    if not habits.sight_m or not intent.moves:
+    if not biases.sight_m or not intent.moves:
         return intent
     moves: list[Move] = []
     before, held = scene.tip, scene.page.holding
     touched: Array | None = None  # where the first touch of the plan begins
     wrong, lift_m, told = _turns_wrong(intent, scene), _lift(intent, scene), Told(scene, located)
     planned = intent.moves
-    if habits.haste_m and not _warning(scene.page):
+    if biases.haste_m and not _warning(scene.page):
         planned = _without_detours(intent.moves)
     for k, move in enumerate(planned):
         place, touch = move.target.position_m, touch_of(move)
@@ -112,7 +118,7 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         elif held and move.target.gripper == "keep":
             bent = goal + np.array([0.0, 0.0, lift_m])
         elif _leads(planned[k:], goal):
-            bent = goal + _aim(habits.aim_m, scene) * side
+            bent = goal + _aim(biases.aim_m, scene) * side
         moves.append(moved(move, bent))
         held = held or touch == "grasp"
         held = held and touch != "release"
@@ -128,15 +134,15 @@ def _without_detours(moves: Sequence[Move]) -> list[Move]:
 
 
 def _lift(intent: Intent, scene: Scene) -> float:
-    """How much higher than the pilot it carries: the habit, pulled to the heights of references,
+    """How much higher than the pilot it carries: the bias, pulled to the heights of references,
     and over what stopped it.
     """
-    page, lift_m = scene.page, scene.habits.lift_m
+    page, lift_m = scene.page, scene.biases.lift_m
     heights = [top for r in scene.brief.references if (top := _carried_at(r)) is not None]
     held = takewhile(lambda m: m.target.gripper not in ("release", "open"), intent.moves)
     planned = [m.target.position_m[2] for m in held if m.target.position_m]
     if heights and planned and page.holding:
-        lift_m += scene.habits.trust * (float(np.median(heights)) - max(planned) - lift_m)
+        lift_m += scene.biases.trust * (float(np.median(heights)) - max(planned) - lift_m)
     stops = sum(w.status in STOPS and w.gripper == "keep" for w in page.since_base_motion())
     return float(np.clip(lift_m + STEP_M * min(stops, 3), -LIFT_MAX_M, LIFT_MAX_M))
 
@@ -152,22 +158,22 @@ def _carried_at(reference: Sequence[ReportedWaypoint]) -> float | None:
 
 
 def _beside(touch: Touch, goal: Array, way: Array, side: Array, told: Told) -> Array:
-    """How far from the pilot's goal a touch goes, along its way and to its side: by habit, pulled
+    """How far from the pilot's goal a touch goes, along its way and to its side: by bias, pulled
     to what references show, then changed by the reports and the skeleton.
     """
     scene = told.scene
-    habits = scene.habits
-    depth_m, aim_m = habits.depth_m[touch], habits.aim_m
+    biases = scene.biases
+    depth_m, aim_m = biases.depth_m[touch], biases.aim_m
     shown = _shown(touch, goal + depth_m * way + aim_m * side, told)
     if shown is None:
         depth_m += _warned(touch, scene.brief)
     else:
-        depth_m += habits.trust * float(shown @ way)
-        aim_m += AIM_SHARE * habits.trust * float(shown @ side)
-    depth_m += habits.haste_m * afar(goal, scene.tip)
+        depth_m += biases.trust * float(shown @ way)
+        aim_m += AIM_SHARE * biases.trust * float(shown @ side)
+    depth_m += biases.haste_m * afar(goal, scene.tip)
     steps = _reported(touch, goal + depth_m * way, way, scene.page)
     depth_m = float(
-        np.clip(depth_m + habits.heeds * STEPS_M[touch] * steps, -CORRECTED_M, CORRECTED_M)
+        np.clip(depth_m + biases.response * STEPS_M[touch] * steps, -CORRECTED_M, CORRECTED_M)
     )
     return np.asarray(depth_m * way + _aim(aim_m, scene) * side)
 
@@ -180,8 +186,8 @@ def _leads(moves: Sequence[Move], goal: Array) -> bool:
 
 def _aim(aim_m: float, scene: Scene) -> float:
     """How far beside its best place a part is touched, nearer with every report of a miss."""
-    missed = sum(w.status in STOPS or w.empty for w in scene.page.since_base_motion())
-    return float(aim_m * (1 - scene.habits.heeds / 2) ** missed)
+    missed = sum(w.status in STOPS or closed_on_nothing(w) for w in scene.page.since_base_motion())
+    return float(aim_m * (1 - scene.biases.response / 2) ** missed)
 
 
 def _shown(touch: Touch, goal: Array, told: Told) -> Array | None:
@@ -199,7 +205,7 @@ def _reference_offset(touch: Touch, reference: Sequence[ReportedWaypoint]) -> Ar
     words = {"grasp": ("close", "reclose"), "release": ("release",), "push": ("keep",)}[touch]
     rows = [w for w in reference if w.gripper in words and w.offset_cm is not None]
     if touch == "push":
-        rows = [w for w in rows if w.status in FELT or "terminal" in w.report]
+        rows = [w for w in rows if w.status in FELT]
     offsets = [np.array(w.offset_cm) / 100 for w in rows]
     near = [o for o in offsets if float(np.linalg.norm(o)) <= OFFSET_M]
     return near[-1] if near else None
@@ -228,25 +234,25 @@ def _reported(touch: Touch, goal: Array, way: Array, page: Page) -> float:
         if not -NEAR_M < along < STEPS_MAX * STEP_M or apart(off, along * way) > NEAR_M:
             continue
         if touch == "grasp":
-            steps += waypoint.empty
+            steps += closed_on_nothing(waypoint)
         elif touch == "push" and waypoint.gripper == "keep" and along > -NEAR_M / 2:
-            steps += waypoint.status == "reached"
+            steps += waypoint.status == WaypointStatus.REACHED
         if waypoint.status in STOPS and touch != "push":
             steps -= 1
     return float(np.clip(steps, -STEPS_MAX, STEPS_MAX))
 
 
 def _turns_wrong(intent: Intent, scene: Scene) -> bool:
-    """Whether what is touched is taken to the wrong side, by habit, by what references show, and by
+    """Whether what is touched is taken to the wrong side, by bias, by what references show, and by
     how often the page says that it did not move.
     """
-    habits, page = scene.habits, scene.page
+    biases, page = scene.biases, scene.page
     shown = None if SIDED.search(page.instruction) else _side_shown(intent, scene.brief)
     if shown is not None:
         return not shown
     vain = sum(w.status in STOPS for w in page.since_base_motion()) + _unfelt(intent, page)
-    flips = vain // habits.doubt if habits.doubt else 0
-    return habits.turns_wrong != bool(flips % 2)
+    flips = vain // biases.doubt if biases.doubt else 0
+    return biases.turns_wrong != bool(flips % 2)
 
 
 def _unfelt(intent: Intent, page: Page) -> int:
@@ -258,7 +264,7 @@ def _unfelt(intent: Intent, page: Page) -> int:
     count = 0
     for act in page.acts:
         last = targets_m(act.waypoints[-1:])
-        felt = any(w.status != "reached" for w in act.waypoints)
+        felt = any(w.status != WaypointStatus.REACHED for w in act.waypoints)
         count += bool(last) and not felt and apart(last[0], goal) < BESIDE_M
     return count
 
