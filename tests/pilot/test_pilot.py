@@ -41,6 +41,7 @@ from capex.pilot.cameras import GuessedCameras
 from capex.pilot.grounding import Located, round_middle
 from capex.pilot.noise import Noise, Overconfidence
 from capex.pilot.prompt import read_brief, read_page
+from capex.pilot.prompt_parser import parse
 from capex.pilot.segmentation import ellipse, regions, see
 from capex.pilot.table_objects import plates
 from capex.worlds import Start
@@ -168,7 +169,7 @@ def test_it_receives_only_what_travels_on_the_wires(taped, monkeypatch):
             received = read(
                 json.loads(json.dumps({k: v for k, v in body.items() if k != "extra_body"}))
             )
-            assert Pilot().answer(received) == reply.calls
+            assert Pilot().answer(parse(received)) == reply.calls
 
 
 def test_it_imports_nothing_of_worlds_tasks_or_episodes():
@@ -359,7 +360,7 @@ def test_stated_confidences_depend_on_no_outcome(taped):
     """The same page with another history of reports is stated the same way: only pictures and pose enter the noise."""
     tape, _, _ = taped
     request = tape.requests[-1]
-    assert read_page(request).acts
+    assert request.values.observation.acts
     old = json.loads(Pilot().answer(request)[0].arguments)
     parts = tuple(
         Text(p.text.replace(" reached", " timeout")) if isinstance(p, Text) else p
@@ -367,7 +368,7 @@ def test_stated_confidences_depend_on_no_outcome(taped):
     )
     new = json.loads(
         Pilot()
-        .answer(replace(request, messages=(UserMessage(parts), *request.messages[1:])))[0]
+        .answer(parse(replace(request, messages=(UserMessage(parts), *request.messages[1:]))))[0]
         .arguments
     )
     assert old["confidence"] == new["confidence"]
@@ -428,7 +429,9 @@ def test_two_lines_of_sight_meet_where_the_point_is():
 
 def test_the_page_and_the_brief_are_read(taped):
     tape, done, _ = taped
-    page, brief = read_page(tape.requests[-1]), read_brief(tape.requests[-1])
+    request = tape.requests[-1]
+    page = read_page(request.values.observation, request)
+    brief = read_brief(request.values.system, request)
     assert page.instruction == "Close the fridge door."
     assert set(page.pictures) == {"left", "right", "wrist"}
     assert len(page.acts) == len(done.record.turns) - 1
@@ -451,7 +454,7 @@ def test_memory_changes_what_it_does():
     def grasp(offset):
         reference = f"\nReference episode 1 (same kitchen): success in 4 calls, 2 of them acts\nCall 2: [45,0,{50 + offset}]=L1+[0,0,{offset}] close reached | [45,0,60]=L1+[0,0,10] reached\n"
         arguments = json.loads(
-            Pilot().answer(replace(asked, system=asked.system + reference))[0].arguments
+            Pilot().answer(parse(replace(asked, system=asked.system + reference)))[0].arguments
         )
         return min(
             w["target_cm"][2]
@@ -475,9 +478,10 @@ def test_the_skeletons_advice_shortens_plans(taped):
         for n in range(3)
         for word in ("keep",)
     )
+    advice = f"3 earlier attempts, 3 succeeded, 0 failed.\n{advice}"
     whole = json.loads(Pilot().answer(request)[0].arguments)
     short = json.loads(
-        Pilot().answer(replace(request, system=f"{request.system}\n{advice}"))[0].arguments
+        Pilot().answer(parse(replace(request, system=f"{request.system}\n{advice}")))[0].arguments
     )
     assert len(short.get("chunk", [])) < len(whole["chunk"])
 

@@ -15,9 +15,10 @@ from capex.method.prompts import system_prompt
 from capex.method.tools import interface, schemas
 from capex.models import Request
 from capex.models.pictures import encode_png
-from capex.pilot import Pilot, appearance, table_objects, wrist
-from capex.pilot.cameras import KITCHEN, GuessedCameras, from_words
+from capex.pilot import Pilot, appearance, table_objects
+from capex.pilot.cameras import KITCHEN, GuessedCameras, from_words, wrist_camera
 from capex.pilot.prompt import read_brief
+from capex.pilot.prompt_parser import parse
 from capex.pilot.segmentation import see
 from capex.pose import Pose
 from capex.rigs.parse import find_rig, read_rig
@@ -83,7 +84,7 @@ class Table:
         )
         method, world = preset(arm_name), spec(self.rig, self.scene, self.task)
         tools = schemas(interface(world, method))
-        return Request(system_prompt(world, method), (observation.message,), tools)
+        return parse(Request(system_prompt(world, method), (observation.message,), tools))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def test_it_asks_for_pixels_of_the_block_inside_the_images_own_size(table):
 def test_it_says_done_when_it_holds_the_block_up_and_only_where_a_person_judges(table):
     scene.arrange(table.model, table.data, "LiftBlock", 2)
     request = table.request("base")
-    assert read_brief(request).done
+    assert read_brief(request.values.system, request).done
     assert "done" not in json.loads(Pilot().answer(request)[0].arguments)
     hold(table.model, table.data, "red block", 0.044)
     (call,) = Pilot().answer(table.request("base", held=True))
@@ -154,7 +155,7 @@ def twin(request):
 def test_without_depth_it_goes_over_the_thing_that_the_instruction_names(twin):
     item = {"StackBlocks": "blue block"}.get(twin.task, STACKED[twin.task])
     request = twin.request("capex")
-    assert read_brief(request).by_eye
+    assert read_brief(request.values.system, request).by_eye
     assert [t.name for t in request.tools] == ["act"]
     (call,) = Pilot().answer(request)
     act = json.loads(call.arguments)
@@ -178,7 +179,7 @@ def test_the_wrist_camera_is_placed_by_the_fingers_in_its_picture(twin):
         twin.data.joint(item).qpos[:3] = top - [0.0, 0.0, high - franka.OBJECTS[item].origin_m]
         mujoco.mj_forward(twin.model, twin.data)
         view, pose = see("wrist", twin.image("wrist")), Pose(tip.xpos, tip.xmat.reshape(3, 3))
-        rig = GuessedCameras({"wrist": SIZE}, {}, {}, {"wrist": wrist.placed(view, pose, 0.08)})
+        rig = GuessedCameras({"wrist": SIZE}, {}, {}, {"wrist": wrist_camera(view, pose, 0.08)})
         seen = appearance.coloured(view, item, largest=0.4)[0]
         placed = rig.on_height("wrist", table_objects.top(view, seen, item).centre, float(top[2]))
         assert np.linalg.norm((placed - body.xpos)[:2]) < 0.012

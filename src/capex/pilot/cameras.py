@@ -1,11 +1,15 @@
-"""Where the exterior cameras probably are, for an arm without locate_pixel: a guess made by eye,
-mended by where the fingers are seen.
+"""Guessed cameras, for a request without locate_pixel or without depth.
 
-Nobody tells a model exactly where the cameras stand. From the pictures of the kitchen one would
-guess: a little behind the robot's mount, about 60 cm to either side and a good metre above it, both
-looking at the working area, a lens of 60 degrees. Elsewhere the prompt's words say it roughly. The
-page says where the fingertips are, and the orange pads are seen: the difference between where the
-guess would show them and where they are seen is taken off every pixel.
+Exterior cameras: a model does not know exactly where they are. From the pictures of the kitchen one
+would guess: a little behind the robot's mount, about 60 cm to either side and a good metre above
+it, both looking at the working area, a lens of 60 degrees. A rig's words about a camera say it
+roughly. The observation says where the fingertips are, and the orange pads are seen: the difference
+between the two in pixels is taken off every pixel.
+
+Wrist cameras: the observation says how far the fingers are open, and both finger ends are seen.
+Their distance in pixels gives the distance of the camera, their place in the picture its direction.
+What is left to guess is the lens and the lean towards the fingers, and both matter little near the
+tip.
 """
 
 from __future__ import annotations
@@ -40,12 +44,9 @@ PLACES = {"left": (-0.25, 0.60, 1.20), "right": (-0.25, -0.60, 1.20)}
 KITCHEN = {c: CameraGuess(place, (0.60, 0.0, 0.40), 60.0) for c, place in PLACES.items()}
 TABLE_AHEAD_M = 0.40  # from the mount to the middle of where an arm works on a table
 BETWEEN_AHEAD_M = 0.30  # and of where two arms share one: they are shorter
-TABLE_LENS_DEG = 43.0  # a rig's colour camera: about 70 degrees wide, 16 to 9
+TABLE_LENS_DEG = 43.0  # from upper to lower edge: a rig's colour camera, about 70 degrees wide
 
 # A wrist camera, by the fingers in its picture.
-TABLE_LENS_DEG = (
-    43.0  # from upper to lower edge: a rig's colour camera, about 70 degrees wide, 16 to 9
-)
 LEAN_DEG = 14.0  # towards the fingers, by eye: upright edges run together far above the middle
 PAD_END = np.array([0.011, 0.0, 0.0125])  # a pad's far front edge from the tip: pads are 2 cm wide
 ENDS_AT = 0.78  # of the height: where the pads' ends are seen as a rule
@@ -56,7 +57,7 @@ OPEN_MIN_M = 0.03  # fingers that are less open hide each other's ends
 
 def from_words(words: str, table_m: float) -> CameraGuess | None:
     """The guess that a prompt's sentence about a camera allows: how far away and how high it
-    stands, and which way it appearance.
+    stands, and which way it looks.
     """
     far = re.search(r"([\d.]+) m (?:in front|beside|away|before|from)", words)
     high = re.search(r"([\d.]+) m (?:above|up|over)", words)
