@@ -22,6 +22,7 @@ import capex
 from capex.cli import COMMANDS
 from capex.cli.help import command_page
 from capex.cli.help import pages as pages_of
+from capex.registry import load
 
 COLUMNS = 80
 
@@ -58,8 +59,8 @@ SECTIONS: dict[str, str] = {
 def cli_page() -> str:
     """The help of every command and of its subcommands."""
     parts = [CLI_INTRO]
-    for command, (kind, _) in COMMANDS.items():
-        for name, page in pages_of({command: kind}).items():
+    for command, (target, _) in COMMANDS.items():
+        for name, page in pages_of({command: load(target)}).items():
             text = command_page(name, page, COLUMNS).plain.strip()
             level = "#" * (2 + name.count(" "))
             parts.append(f"{level} capex {name}\n\n```text\n{text}\n```\n")
