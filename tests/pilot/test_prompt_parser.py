@@ -27,91 +27,78 @@ from capex.pose import DOWN, FORWARD, Pose
 from capex.rigs.env import RigEnv
 from capex.worlds import ArmState, Start
 
+APPRENTICE, PILOT = models.make("apprentice:0.3,1"), Pilot()
+# Of a chain: model, start and decisions. The first one fails, the second succeeds, and the third is
+# shown both.
+CHAIN = ((APPRENTICE, 0, 4), (PILOT, 0, 40), (PILOT, 1, 3))
+
 
 class Tape:
-    """Asks a model and keeps its requests and replies."""
+    """Asks a model and keeps it with its requests and replies."""
 
-    def __init__(self, model):
-        self.model = model
+    def __init__(self, model, asked):
+        self.model, self.asked = model, asked
         self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
-        self.asked = []
 
     def complete(self, request, observer=None):
         reply = self.model.complete(request, observer)
-        self.asked.append((request, reply))
+        self.asked.append((self.model, request, reply))
         return reply
 
 
-class Recording:
-    """Short episodes of the pilot, and everything that it was asked in them."""
+def kitchen(task, asked, chain=CHAIN, base=10, fork=False):
+    """A chain with memory, the base method, and a fork of the chain's success."""
+    env, memory = worlds.make(f"kitchen:{task}"), Memory()
+    method = preset("capex-failures", image_size=320)
+    try:
+        for model, start, decisions in chain:
+            limited = replace(method, decisions=decisions)
+            done = run_episode(env, Start(task, start), Tape(model, asked), limited, memory)
+            memory.add(done.record, done.pictures)
+            if fork and model is PILOT and done.record.success:
+                hooks = Hooks(prefix=Prefix(done.record, done.steps, len(done.record.turns)))
+                run_episode(env, Start(task, start), Tape(PILOT, asked), method, Memory(), hooks)
+        alone = preset("base", decisions=base, image_size=320)
+        run_episode(env, Start(task, 1), Tape(PILOT, asked), alone, Memory())
+    finally:
+        env.close()
 
-    def __init__(self):
-        self.tape = Tape(Pilot())
 
-    def run(self, env, task, start, method, memory=None, prefix=None):
-        hooks = Hooks(prefix=prefix)
-        return run_episode(env, Start(task, start), self.tape, method, memory or Memory(), hooks)
-
-    def kitchen(self, task, chain=((0, 2), (0, 40), (1, 3)), base=8):
-        """A chain in which a cut attempt fails, another one succeeds and the last one is shown both;
-        then a fork of the success, and the base method.
-        """
-        env, memory = worlds.make(f"kitchen:{task}"), Memory()
-        try:
-            for start, decisions in chain:
-                method = preset("capex-failures", decisions=decisions, image_size=320)
-                done = self.run(env, task, start, method, memory)
-                png = done.pictures
-                memory.add(done.record, png)
-                if done.record.success and len(done.record.turns) > 1:
-                    prefix = Prefix(done.record, done.steps, len(done.record.turns))
-                    self.run(
-                        env,
-                        task,
-                        start,
-                        replace(method, decisions=len(done.record.turns)),
-                        prefix=prefix,
-                    )
-            if base:
-                self.run(env, task, 1, preset("base", decisions=base, image_size=320))
-        finally:
-            env.close()
-        return memory
-
-    def two_arms(self, task, methods):
-        env = worlds.make(f"yam-twin:{task}")
-        assert isinstance(env, RigEnv)
-        env.open()
-        try:
-            for name, decisions in methods:
-                env.room_hand().arrange(task, 0)
-                self.run(env, task, 0, preset(name, decisions=decisions))
-        finally:
-            env.close()
+def two_arms(task, asked, methods):
+    env = worlds.make(f"yam-twin:{task}")
+    assert isinstance(env, RigEnv)
+    env.open()
+    try:
+        for name, decisions in methods:
+            env.room_hand().arrange(task, 0)
+            method = preset(name, decisions=decisions)
+            run_episode(env, Start(task, 0), Tape(PILOT, asked), method, Memory())
+    finally:
+        env.close()
 
 
 @pytest.fixture(scope="module")
 def recorded():
     """At least 100 requests: kitchen tasks with memory and without, a fork, two arms."""
-    recording = Recording()
-    for task in ("TurnOnMicrowave", "PickPlaceSinkToCounter", "CloseFridge", "TurnOffStove"):
-        recording.kitchen(task)
-    recording.two_arms("BreadAndCorn", (("base", 12), ("capex", 6)))
-    recording.two_arms("BowlHandover", (("capex", 5),))
-    return recording.tape.asked
+    asked = []
+    for task in ("TurnOnMicrowave", "CloseFridge", "TurnOffStove"):
+        kitchen(task, asked)
+    kitchen("PickPlaceSinkToCounter", asked, CHAIN[1:], fork=True)
+    two_arms("BreadAndCorn", asked, (("base", 4), ("capex", 1)))
+    return asked
 
 
 @pytest.fixture(scope="module")
 def received(recorded):
     """The same requests as `capex pilot serve` receives them: bytes of a wire, without values."""
     chat = openai_chat.make("pilot@http://127.0.0.1:9/v1")
-    bodies = [{k: v for k, v in chat.body(r).items() if k != "extra_body"} for r, _ in recorded]
+    bodies = [{k: v for k, v in chat.body(r).items() if k != "extra_body"} for _, r, _ in recorded]
     return [serve.read_chat(json.loads(json.dumps(body))) for body in bodies]
 
 
 def test_there_are_enough_requests_with_everything_in_them(recorded):
     assert len(recorded) >= 100
-    values = [request.values for request, _ in recorded]
+    values = [request.values for _, request, _ in recorded]
     assert {len(v.observation.hands) for v in values} == {1, 2}
     assert any(v.system.references for v in values)
     assert any(v.system.skeleton and v.system.skeleton.advice for v in values)
@@ -122,11 +109,13 @@ def test_there_are_enough_requests_with_everything_in_them(recorded):
     assert any(w.arms for w in acted)
     assert any(w.opening_cm is not None for w in acted)
     assert len({w.status for w in acted}) >= 4
-    assert any(m.position_cm for r, _ in recorded for m in r.messages if isinstance(m, ToolResult))
+    assert any(
+        m.position_cm for _, r, _ in recorded for m in r.messages if isinstance(m, ToolResult)
+    )
 
 
 def test_the_parser_reads_the_values_that_the_text_prints(recorded, received):
-    for (request, _), bare in zip(recorded, received, strict=True):
+    for (_, request, _), bare in zip(recorded, received, strict=True):
         assert bare.values is None
         parsed = parse(bare)
         assert parsed.values == request.values
@@ -138,27 +127,21 @@ def test_the_parser_reads_the_values_that_the_text_prints(recorded, received):
         assert located[0] == located[1]
 
 
-def test_the_pilot_replies_the_same_to_values_and_to_text(recorded, received):
-    for (_, reply), bare in zip(recorded, received, strict=True):
-        assert Pilot().answer(parse(bare)) == reply.calls
-
-
-def test_an_apprentice_replies_the_same_to_values_and_to_text(recorded, received):
-    apprentice = models.make("apprentice:0.3,1")
-    for (request, _), bare in list(zip(recorded, received, strict=True))[::5]:
-        assert apprentice.answer(parse(bare)) == apprentice.answer(request)
+def test_replies_to_values_and_to_text_are_the_same(recorded, received):
+    for (model, _, reply), bare in zip(recorded, received, strict=True):
+        assert model.answer(parse(bare)) == reply.calls
 
 
 def test_values_are_neither_sent_nor_logged_nor_hashed_and_cross_processes(recorded, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    request = next(r for r, _ in recorded if len(r.messages) > 1)
+    request = next(r for _, r, _ in recorded if len(r.messages) > 1)
     bare = replace(request, values=None)
     assert request == bare
     assert (request.hash, describe(request)) == (bare.hash, describe(bare))
     for client in (openai_responses.make("pilot"), openai_chat.make("pilot@http://127.0.0.1:9/v1")):
         assert client.body(request) == client.body(bare)
         assert "position_cm" not in json.dumps(client.body(request))
-    assert "values" not in repr(request)
+    assert "PromptValues" not in repr(request)
     there = pickle.loads(pickle.dumps(request))
     assert there.values == request.values
     assert Pilot().answer(there) == Pilot().answer(request)
@@ -219,6 +202,8 @@ def test_every_way_in_which_a_waypoint_ends_is_read_back(names):
         for orientation in ("keep", "down", (179.6, -0.2, 12.0)):
             waypoints, outcomes = [], []
             for status, report, grip in ENDS:
+                if gripper == "keep" and "close" in report:
+                    continue
                 ran = {names[0]: grip} if grip and gripper == "close" else {}
                 if several:
                     report = report.replace("close", f"{names[0]} close")
