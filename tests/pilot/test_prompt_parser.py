@@ -46,7 +46,7 @@ class Tape:
         return reply
 
 
-def kitchen(task, asked, chain=CHAIN, base=10, fork=False):
+def kitchen(task, asked, chain=CHAIN, base=12, fork=False):
     """A chain with memory, the base method, and a fork of the chain's success."""
     env, memory = worlds.make(f"kitchen:{task}"), Memory()
     method = preset("capex-failures", image_size=320)

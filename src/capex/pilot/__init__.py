@@ -1,5 +1,7 @@
-"""`pilot`, `pilot:SEED`: a stand-in demonstrator. Classical vision behind the Model contract; it
-sees only what a model sees.
+"""`pilot`, `pilot:SEED`: a stand-in demonstrator. Classical vision behind the Model contract.
+
+It sees only what a model sees: pictures, and the typed values that the prompt prints
+(`Request.values`). From text alone, `prompt_parser` reads the same values.
 
 It is no foundation model and its results say nothing about one: it lets the whole system run
 without a key, and closes the loop in tests through the real interface. Its overconfidence and its
@@ -10,9 +12,16 @@ an intent; for every request it runs anew, fed with the answers that the request
 until it asks for something not yet answered or knows what to do.
 
     pilot:3                    another seed for its noise
-    pilot:3,blur=2,usual=0.9   noisier eyes (pixels of a 512 image), other stated confidences
-    pilot:blind=yes            given blank pictures: what it can do without eyes
+    pilot:3,blur=2,usual=0.9   more pixel noise (of a 512 image), other stated confidences
+    pilot:blind=yes            given blank pictures: what it can do without pictures
     pilot:price=NAME           billed like the model NAME of the price table; else unpriced
+
+`apprentice:SKILL,SEED` is the pilot with beliefs that nobody tuned: drawn once per task and seed,
+corrected only by the request. It shows the harness with a demonstrator that needs experience.
+
+    apprentice:0.3,1                     skill from 0 to 1 (1 is the pilot), and a seed
+    apprentice:0.3,1,usual=0.9,touch=0   other stated confidences, as with the pilot
+    apprentice:0.3,1,haste=30            plans in haste, from afar too deep (in cm)
 """
 
 from __future__ import annotations
@@ -69,7 +78,7 @@ from capex.plan import WaypointStatus, orientation_matrix
 from capex.pose import Array, Pose, angle_between
 
 HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")  # every 60 degrees
-BLUR_PX = 2.5  # of a 512 image: as noisy as docs/pilot.md says that both methods' eyes are
+BLUR_PX = 2.5  # of a 512 image: the noise of both methods, as docs/pilot.md has it
 BLUR_MAX_PX = 100.0  # a fifth of an image: more is blind
 HASTE_MAX_CM = 30.0
 SHIFT_MAX = 0.12  # of an image: pads seen farther from where the guess shows them are no pads
@@ -84,7 +93,7 @@ Answered = dict[tuple[str, float, float], Array | None]  # (camera, u, v) -> the
 
 @dataclass(frozen=True)
 class Pilot(Model):
-    """The stand-in. Settings are part of its name; nothing else tells two pilots apart."""
+    """The stand-in. Two pilots differ in their settings only, which are part of the name."""
 
     name: str = "pilot"
     seed: int = 0

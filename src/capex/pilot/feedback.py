@@ -1,7 +1,8 @@
-"""How an apprentice's biases bend a plan, and what the request tells it that corrects them.
+"""How an apprentice's biases change a plan, and how the request corrects them.
 
-Four things can: the executor's reports on the page, the reliability skeleton, references of earlier
-successes, and located points. Each works from the request's words alone, for this decision only.
+Four things correct them: the executor's reports on earlier acts, the reliability skeleton,
+references of earlier successes, and located points. Each works from the request's values alone, for
+this decision only.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be abo
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one decision has to go by."""
+class Feedback:
+    """The scene of a decision and its located points."""
 
     scene: Scene
     located: Sequence[Array]  # every point that the request's answers hold
@@ -72,7 +73,12 @@ def looks_again(biases: Biases, page: Page, brief: Brief) -> Biases:
 def _warning(page: Page) -> bool:
     """Whether something stopped the last act, or part of it was deferred."""
     last = page.acts[-1].waypoints if page.acts else ()
-    return any(w.status in (*STOPS, "deferred") for w in last)
+    return any(w.status in (*STOPS, WaypointStatus.DEFERRED) and not _drove_less(w) for w in last)
+
+
+def _drove_less(waypoint: ReportedWaypoint) -> bool:
+    """Whether a base motion only ended early: nothing was in its way."""
+    return waypoint.base and waypoint.status in (WaypointStatus.STALLED, WaypointStatus.TIMEOUT)
 
 
 def _acts(page: Page) -> int:
@@ -96,7 +102,11 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
     moves: list[Move] = []
     before, held = scene.tip, scene.page.holding
     touched: Array | None = None  # where the first touch of the plan begins
-    wrong, lift_m, told = _turns_wrong(intent, scene), _lift(intent, scene), Told(scene, located)
+    wrong, lift_m, feedback = (
+        _turns_wrong(intent, scene),
+        _lift(intent, scene),
+        Feedback(scene, located),
+    )
     planned = intent.moves
     if biases.haste_m and not _warning(scene.page):
         planned = _without_detours(intent.moves)
@@ -112,7 +122,7 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         if touch == "push" and wrong:
             bent = mirrored(goal, before if touched is None else touched, side)
         if touch:
-            bent = bent + _beside(touch, bent, way, side, told)
+            bent = bent + _beside(touch, bent, way, side, feedback)
             if touched is None:
                 touched = before if touch == "push" else goal
         elif held and move.target.gripper == "keep":
@@ -157,14 +167,14 @@ def _carried_at(reference: Sequence[ReportedWaypoint]) -> float | None:
     return max(heights, default=None)
 
 
-def _beside(touch: Touch, goal: Array, way: Array, side: Array, told: Told) -> Array:
+def _beside(touch: Touch, goal: Array, way: Array, side: Array, feedback: Feedback) -> Array:
     """How far from the pilot's goal a touch goes, along its way and to its side: by bias, pulled
     to what references show, then changed by the reports and the skeleton.
     """
-    scene = told.scene
+    scene = feedback.scene
     biases = scene.biases
     depth_m, aim_m = biases.depth_m[touch], biases.aim_m
-    shown = _shown(touch, goal + depth_m * way + aim_m * side, told)
+    shown = _shown(touch, goal + depth_m * way + aim_m * side, feedback)
     if shown is None:
         depth_m += _warned(touch, scene.brief)
     else:
@@ -190,12 +200,12 @@ def _aim(aim_m: float, scene: Scene) -> float:
     return float(aim_m * (1 - scene.biases.response / 2) ** missed)
 
 
-def _shown(touch: Touch, goal: Array, told: Told) -> Array | None:
+def _shown(touch: Touch, goal: Array, feedback: Feedback) -> Array | None:
     """How far from a goal the references went, both seen from their nearest located point."""
-    near = min(told.located, key=lambda p: apart(p, goal), default=None)
+    near = min(feedback.located, key=lambda p: apart(p, goal), default=None)
     if near is None or apart(near, goal) > OFFSET_M:
         return None
-    references = told.scene.brief.references
+    references = feedback.scene.brief.references
     offsets = [o for r in references if (o := _reference_offset(touch, r)) is not None]
     return np.asarray(np.median(offsets, axis=0) - (goal - near)) if offsets else None
 

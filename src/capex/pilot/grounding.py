@@ -2,7 +2,7 @@
 the views contradict each other.
 
 A skill asks for features; each has pixels by camera. With locate_pixel every pixel is asked for and
-the answers come back as the tool's text. Without it the two exterior views are intersected, which
+the answers come back as points. Without it the two exterior views are intersected, which
 is all that a model could do.
 """
 
@@ -100,7 +100,7 @@ class Intent:
     moves: Sequence[Move] = ()
     drive: Drive | None = None
     done: bool = False  # ends the attempt, where a person judges it
-    arm: str = ""  # whose moves these are; of several, the first one's unless told
+    arm: str = ""  # whose moves these are; of several, the first one's by default
     beside: Mapping[str, Sequence[Move]] = field(default_factory=dict)  # by other arm, meanwhile
 
 

@@ -1,4 +1,4 @@
-"""One decision as the pilot sees it: page, brief, views, and the motions that skills share."""
+"""One decision: page, brief, views, and the motions that skills share."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from capex.pilot.segmentation import Pixel, View
 from capex.plan import Gripper, Orientation
 from capex.pose import Array, tilted_forward
 
-# A hair more than the experts': positions are read off a page in whole centimetres, and a line of
-# exactly 18 cm is to have two legs.
+# Slightly more than the experts': observed positions are whole centimetres, and a line of exactly
+# 18 cm is to have two legs.
 LEG_M = plan.LEG_M * (1 + 1e-9)
 OPEN_M = 0.07  # fingers this far apart count as open: a Panda's hand opens 8 cm
 SHUT_M = 0.01  # and no farther than this as shut
@@ -37,7 +37,7 @@ class Scene:
     brief: Brief
     views: dict[str, View]
     noise: Noise
-    blur_px: float  # how noisy the eyes are, in pixels of a 512 image
+    blur_px: float  # noise of every pixel, in pixels of a 512 image
     biases: Biases = TUNED
     arm: str = ""  # the one of several that it is about
 
@@ -82,7 +82,7 @@ class Scene:
         return self.views.get("wrist") if self.points_down() else None
 
     def spot(self, name: str, view: View, pixel: Pixel) -> Pixel:
-        """A pixel as noisy eyes see it, inside the image."""
+        """A pixel with noise, inside the image."""
         blur = self.blur_px * view.height / 512
         u = pixel[0] + blur * self.noise.normal(f"{view.camera} {name} u")
         v = pixel[1] + blur * self.noise.normal(f"{view.camera} {name} v")

@@ -41,7 +41,7 @@ KINDS = {
 
 
 def kind(noun: str) -> ThingKind:
-    """By the last word of a noun; blocks unless told."""
+    """By the last word of a noun; blocks by default."""
     return KINDS.get(noun.split()[-1] if noun else "", BLOCK)
 
 

@@ -208,7 +208,7 @@ def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> fl
 def carry(
     scene: Scene, item: str, place: str, centre: Array | None, orientation: Orientation = "keep"
 ) -> Intent:
-    """Lift, bring it over the dish, turned as told, lower it, let go and retreat."""
+    """Lift, bring it over the dish, turned as asked, lower it, let go and retreat."""
     tip = scene.tip
     if centre is None:
         why = f"I hold the {item} but do not see the {place}: move it aside and look."
