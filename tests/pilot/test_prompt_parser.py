@@ -21,7 +21,7 @@ from capex.models import ToolResult, openai_chat, openai_responses
 from capex.models.exchanges import describe
 from capex.pilot import Pilot, serve
 from capex.pilot.prompt import pictures
-from capex.pilot.prompt_parser import parse, parse_observation
+from capex.pilot.prompt_parser import parse_observation
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.pose import DOWN, FORWARD, Pose
 from capex.rigs.env import RigEnv
@@ -90,7 +90,7 @@ def recorded():
 
 @pytest.fixture(scope="module")
 def received(recorded):
-    """The same requests as `capex pilot serve` receives them: bytes of a wire, without values."""
+    """The same requests as `capex pilot serve` receives them, from the bytes of an API."""
     chat = openai_chat.make("pilot@http://127.0.0.1:9/v1")
     bodies = [{k: v for k, v in chat.body(r).items() if k != "extra_body"} for _, r, _ in recorded]
     return [serve.read_chat(json.loads(json.dumps(body))) for body in bodies]
@@ -115,9 +115,7 @@ def test_there_are_enough_requests_with_everything_in_them(recorded):
 
 
 def test_the_parser_reads_the_values_that_the_text_prints(recorded, received):
-    for (_, request, _), bare in zip(recorded, received, strict=True):
-        assert bare.values is None
-        parsed = parse(bare)
+    for (_, request, _), parsed in zip(recorded, received, strict=True):
         assert parsed.values == request.values
         assert [p.camera for p in pictures(parsed)] == [p.camera for p in pictures(request)]
         located = [
@@ -128,8 +126,8 @@ def test_the_parser_reads_the_values_that_the_text_prints(recorded, received):
 
 
 def test_replies_to_values_and_to_text_are_the_same(recorded, received):
-    for (model, _, reply), bare in zip(recorded, received, strict=True):
-        assert model.answer(parse(bare)) == reply.calls
+    for (model, _, reply), parsed in zip(recorded, received, strict=True):
+        assert model.answer(parsed) == reply.calls
 
 
 def test_values_are_neither_sent_nor_logged_nor_hashed_and_cross_processes(recorded, monkeypatch):
@@ -148,7 +146,7 @@ def test_values_are_neither_sent_nor_logged_nor_hashed_and_cross_processes(recor
 
 
 def test_without_values_the_pilot_says_so(received):
-    (call,) = Pilot().answer(received[0])
+    (call,) = Pilot().answer(replace(received[0], values=None))
     assert "cannot read" in json.loads(call.arguments)["reasoning"]
 
 

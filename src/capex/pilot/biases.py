@@ -1,9 +1,9 @@
 """The biases of a demonstrator: how deep to grasp, how far to push, which way a handle turns, how
 high to lift, whether to look again, and how it misjudges depth.
 
-The pilot's own are tuned to the kitchen and change nothing (`TUNED`). An apprentice's are drawn once
-per task and seed from wide distributions (`draw`) and change the moves of every plan; the request
-corrects them (`feedback.py`).
+The pilot's own are tuned to the kitchen and change nothing (`TUNED`). An apprentice's are drawn
+once per task and seed from wide distributions (`draw`) and change the moves of every plan; the
+request corrects them (`feedback.py`).
 """
 
 from __future__ import annotations

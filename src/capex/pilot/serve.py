@@ -76,7 +76,7 @@ class _Handler(JsonHandler):
             raise Refused(404, sentence, "model_not_found")
         pilot = STAND_INS[kind](rest)
         try:
-            reply = pilot.complete(parse(request))
+            reply = pilot.complete(request)
         except ValueError as problem:
             raise CapexError(str(problem)) from None
         assert reply.usage is not None
@@ -84,7 +84,7 @@ class _Handler(JsonHandler):
 
 
 def read_responses(body: Mapping[str, Any]) -> Request:
-    """A Responses body as a request."""
+    """A Responses body as a request, with the typed values of its texts."""
     messages: list[Message] = []
     calls: list[ToolCall] = []
 
@@ -110,7 +110,7 @@ def read_responses(body: Mapping[str, Any]) -> Request:
 
 
 def read_chat(body: Mapping[str, Any]) -> Request:
-    """A Chat Completions body as a request."""
+    """A Chat Completions body as a request, with the typed values of its texts."""
     system, messages = "", list[Message]()
     for said in _list(body, "messages"):
         role = said.get("role")
@@ -148,7 +148,7 @@ def _request(
             choice.get("name") or _object(choice.get("function")).get("name") or "required"
         )
     tool_choice = choice if isinstance(choice, str) else "auto"
-    return Request(system, tuple(messages), tools, tool_choice=tool_choice)
+    return parse(Request(system, tuple(messages), tools, tool_choice=tool_choice))
 
 
 def write_responses(
