@@ -9,7 +9,6 @@ from pathlib import Path
 
 from capex.method.memory import Memory
 from capex.method.memory.references import base_poses
-from capex.method.motion import WaypointStatus
 from capex.method.record import (
     EndReason,
     EpisodeRecord,
@@ -18,7 +17,7 @@ from capex.method.record import (
     Turn,
     WaypointRecord,
 )
-from capex.plan import ArmTarget, BaseMotion, Waypoint
+from capex.plan import ArmTarget, BaseMotion, Waypoint, WaypointStatus
 
 GOLDEN = Path(__file__).parent / "golden"
 LABELS = {"reached": 1, "stalled": 0, "finger contact": 0, "contact": 0, "timeout": 0}

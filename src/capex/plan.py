@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
@@ -33,6 +34,27 @@ LEG_M = 0.09  # spacing on a straight line: the executor shortens what is more t
 # By distance from a Panda's mount, how high its tip gets when the hand points down: the edge of
 # the reach map in docs/reach.png.
 CEILING_M = ((0.30, 0.43, 0.52, 0.60, 0.69), (0.80, 0.69, 0.64, 0.58, 0.48))
+
+
+class WaypointStatus(StrEnum):
+    """How a waypoint ended."""
+
+    REACHED = "reached"
+    STALLED = "stalled"
+    FINGER_CONTACT = "finger contact"
+    CONTACT = "contact"
+    TIMEOUT = "timeout"
+    GUARD_STOP = "guard stop"
+    GRIPPER = "gripper"
+    BASE = "base"
+    TERMINAL = "terminal"
+    OUT_OF_STEPS = "out of steps"
+    ENDED = "ended"
+    NOT_EXECUTED = "not executed"
+    DEFERRED = "deferred"
+
+
+NOT_RUN = (WaypointStatus.NOT_EXECUTED, WaypointStatus.DEFERRED)
 
 
 @dataclass(frozen=True)

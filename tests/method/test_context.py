@@ -79,11 +79,11 @@ def test_a_page_of_failures_is_shown_to_the_method_that_asks_for_it():
 
 def test_a_page_of_failures_is_bounded():
     failures = [replace(digest_failure(stuck(k)), stops=(f"- {'x' * 300}",) * 3) for k in range(9)]
-    page = failures_page(failures, 8)
+    page = failures_page(failures, 8).text
     assert 0 < len(page) <= FAILURES_SIZE
     assert "Failed attempt 1 (start 8)" in page
-    assert len(failures_page(failures, 8, 400)) <= 400
-    assert failures_page(failures, 8, 10) == failures_page([], 8) == ""
+    assert len(failures_page(failures, 8, 400).text) <= 400
+    assert failures_page(failures, 8, 10).text == failures_page([], 8).text == ""
 
 
 def test_the_prompt_is_bounded_with_ten_thousand_attempts():
@@ -160,11 +160,11 @@ def test_the_least_is_cut_first_whatever_room_a_template_leaves(tmp_path):
         assert (
             newer == whole.references[0]
             or older == ""
-            or older == list(versions(memory.successes[-2], 2, False))[-1]
+            or older == list(versions(memory.successes[-2], 2, False))[-1].text
         )
         assert skeleton == whole.skeleton_text or newer in (
             "",
-            list(versions(memory.successes[-1], 1, True))[-1],
+            list(versions(memory.successes[-1], 1, True))[-1].text,
         )
     assert seen[0] == (True, True, True)
     assert {(True, True, False), (True, False, False), (False, False, False)} <= set(seen)

@@ -1,4 +1,4 @@
-"""The apprentice: habits drawn per task and seed, bent by nothing but what the request says."""
+"""The apprentice: biases drawn per task and seed, bent by nothing but what the request says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from capex.method.memory import Memory
 from capex.method.presets import preset
 from capex.models import AssistantMessage, Reply, Request, Text, ToolResult, UserMessage
 from capex.pilot import Pilot, serve
-from capex.pilot.habits import TUNED, Habits, draw, task_of
+from capex.pilot.biases import TUNED, Biases, draw, task_of
+from capex.pilot.prompt_parser import parse
 from capex.worlds import Start
 
 REFERENCE = """REFERENCE EPISODES
@@ -97,11 +98,11 @@ def with_page(request, more):
         Text(p.text + more) if isinstance(p, Text) and p.text.startswith("Instruction:") else p
         for p in first.parts
     ]
-    return replace(request, messages=(UserMessage(tuple(parts)), *rest))
+    return parse(replace(request, messages=(UserMessage(tuple(parts)), *rest)))
 
 
 def with_system(request, more):
-    return replace(request, system=f"{request.system}\n{more}")
+    return parse(replace(request, system=f"{request.system}\n{more}"))
 
 
 def farther(request, by_cm):
@@ -114,7 +115,7 @@ def farther(request, by_cm):
             message, text=re.sub(r"^\[(\d+)", lambda m: f"[{int(m[1]) + by_cm}", message.text)
         )
 
-    return replace(request, messages=tuple(moved(m) for m in request.messages))
+    return parse(replace(request, messages=tuple(moved(m) for m in request.messages)))
 
 
 def test_a_report_alone_changes_the_plan(careful):
@@ -183,7 +184,8 @@ def test_a_located_point_alone_changes_the_plan(careful, careless):
         ToolResult(c.id, "[55, -15, 68] cm in the base frame, 57 cm from the mount.")
         for c in asking
     )
-    told = replace(request, messages=(*request.messages, AssistantMessage(asking), *results))
+    messages = (*request.messages, AssistantMessage(asking), *results)
+    told = parse(replace(request, messages=messages))
     assert not np.allclose(goals(model, told)[-1], by_eye, atol=0.5)
 
 
@@ -225,8 +227,8 @@ def test_habits_are_kept_through_the_starts_of_a_task():
     assert 0.2 < np.mean([d.turns_wrong for d in draws]) < 0.7
 
 
-def _size(habits: Habits) -> float:
-    return sum(abs(v) for v in (*habits.depth_m.values(), *habits.sight_m.values()))
+def _size(biases: Biases) -> float:
+    return sum(abs(v) for v in (*biases.depth_m.values(), *biases.sight_m.values()))
 
 
 @pytest.mark.parametrize("name", ["apprentice", "apprentice:", "apprentice:7,1", "apprentice:much"])

@@ -36,14 +36,14 @@ from capex.models import (
 )
 from capex.models.probe import probe
 from capex.pilot import Pilot, serve
-from capex.pilot.chance import Chance
-from capex.pilot.confidence import Overconfidence
-from capex.pilot.eyes import ellipse, regions, see
-from capex.pilot.ground import Located, round_middle
-from capex.pilot.looks import coloured
-from capex.pilot.page import read_brief, read_page
-from capex.pilot.rig import Rig
-from capex.pilot.tableware import plates
+from capex.pilot.appearance import coloured
+from capex.pilot.cameras import GuessedCameras
+from capex.pilot.grounding import Located, round_middle
+from capex.pilot.noise import Noise, Overconfidence
+from capex.pilot.prompt import read_brief, read_page
+from capex.pilot.prompt_parser import parse
+from capex.pilot.segmentation import ellipse, regions, see
+from capex.pilot.table_objects import plates
 from capex.worlds import Start
 
 TASKS = (
@@ -357,7 +357,7 @@ def test_usage_is_counted_and_priced_only_when_asked(taped):
 
 
 def test_stated_confidences_are_high_whatever_happens():
-    stated = [Overconfidence().state(Chance(0, str(n)), n % 6, n % 4 == 0) for n in range(4000)]
+    stated = [Overconfidence().state(Noise(0, str(n)), n % 6, n % 4 == 0) for n in range(4000)]
     assert 0.92 < np.mean(stated) < 0.96
     assert np.mean(np.array(stated) < 0.8) < 0.05
     assert max(stated) <= 0.99
@@ -367,7 +367,7 @@ def test_stated_confidences_depend_on_no_outcome(taped):
     """The same page with another history of reports is stated the same way: only pictures and pose enter the noise."""
     tape, _, _ = taped
     request = tape.requests[-1]
-    assert read_page(request).acts
+    assert request.values.observation.acts
     old = json.loads(Pilot().answer(request)[0].arguments)
     parts = tuple(
         Text(p.text.replace(" reached", " timeout")) if isinstance(p, Text) else p
@@ -375,7 +375,7 @@ def test_stated_confidences_depend_on_no_outcome(taped):
     )
     new = json.loads(
         Pilot()
-        .answer(replace(request, messages=(UserMessage(parts), *request.messages[1:])))[0]
+        .answer(parse(replace(request, messages=(UserMessage(parts), *request.messages[1:]))))[0]
         .arguments
     )
     assert old["confidence"] == new["confidence"]
@@ -425,7 +425,7 @@ def test_views_that_disagree_are_told_apart():
 
 
 def test_two_lines_of_sight_meet_where_the_point_is():
-    rig = Rig({"left": (512, 512), "right": (512, 512)}, {})
+    rig = GuessedCameras({"left": (512, 512), "right": (512, 512)}, {})
     point = np.array([0.55, 0.1, 0.5])
     assert np.allclose(
         rig.between(rig.project("left", point), rig.project("right", point)), point, atol=1e-6
@@ -436,11 +436,13 @@ def test_two_lines_of_sight_meet_where_the_point_is():
 
 def test_the_page_and_the_brief_are_read(taped):
     tape, done, _ = taped
-    page, brief = read_page(tape.requests[-1]), read_brief(tape.requests[-1])
+    request = tape.requests[-1]
+    page = read_page(request.values.observation, request)
+    brief = read_brief(request.values.system, request)
     assert page.instruction == "Close the fridge door."
     assert set(page.pictures) == {"left", "right", "wrist"}
     assert len(page.acts) == len(done.record.turns) - 1
-    assert page.acts[0].waypoints[0].status == "reached"
+    assert page.acts[0].waypoints[0].status == "base"  # it drives to the fridge first
     assert brief.locate
     assert brief.base_motion
     assert brief.plan_max == 24
@@ -459,7 +461,7 @@ def test_memory_changes_what_it_does():
     def grasp(offset):
         reference = f"\nReference episode 1 (same kitchen): success in 4 calls, 2 of them acts\nCall 2: [45,0,{50 + offset}]=L1+[0,0,{offset}] close reached | [45,0,60]=L1+[0,0,10] reached\n"
         arguments = json.loads(
-            Pilot().answer(replace(asked, system=asked.system + reference))[0].arguments
+            Pilot().answer(parse(replace(asked, system=asked.system + reference)))[0].arguments
         )
         return min(
             w["target_cm"][2]
@@ -483,9 +485,10 @@ def test_the_skeletons_advice_shortens_plans(taped):
         for n in range(3)
         for word in ("keep",)
     )
+    advice = f"3 earlier attempts, 3 succeeded, 0 failed.\n{advice}"
     whole = json.loads(Pilot().answer(request)[0].arguments)
     short = json.loads(
-        Pilot().answer(replace(request, system=f"{request.system}\n{advice}"))[0].arguments
+        Pilot().answer(parse(replace(request, system=f"{request.system}\n{advice}")))[0].arguments
     )
     assert len(short.get("chunk", [])) < len(whole["chunk"])
 

@@ -15,10 +15,11 @@ from capex.method.prompts import system_prompt
 from capex.method.tools import interface, schemas
 from capex.models import Request
 from capex.models.pictures import encode_png
-from capex.pilot import Pilot, looks, things, wrist
-from capex.pilot.eyes import see
-from capex.pilot.page import read_brief
-from capex.pilot.rig import KITCHEN, Rig, from_words
+from capex.pilot import Pilot, appearance, table_objects
+from capex.pilot.cameras import KITCHEN, GuessedCameras, from_words, wrist_camera
+from capex.pilot.prompt import read_brief
+from capex.pilot.prompt_parser import parse
+from capex.pilot.segmentation import see
 from capex.pose import Pose
 from capex.rigs.parse import find_rig, read_rig
 from capex.rigs.twins.scenes import blocks as scene
@@ -83,7 +84,7 @@ class Table:
         )
         method, world = preset(arm_name), spec(self.rig, self.scene, self.task)
         tools = schemas(interface(world, method))
-        return Request(system_prompt(world, method), (observation.message,), tools)
+        return parse(Request(system_prompt(world, method), (observation.message,), tools))
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +99,16 @@ def test_block_and_plate_are_found_and_placed_by_the_words_about_the_camera(tabl
     for start in range(6):
         scene.arrange(table.model, table.data, "LiftBlock", start, jitter_m=0.01)
         view, truth = see("front", table.image("front")), scene.camera_model(table.data, "front")
-        tip, rig = table.data.site("tip").xpos, Rig({"front": SIZE}, {}, {"front": guess})
+        tip, rig = (
+            table.data.site("tip").xpos,
+            GuessedCameras({"front": SIZE}, {}, {"front": guess}),
+        )
         u, v = rig.project("front", tip)
-        pads = looks.pads(view)
+        pads = appearance.pads(view)
         shift = (pads.centre[0] - u, pads.centre[1] - v)
-        rig = Rig({"front": SIZE}, {"front": shift}, {"front": guess})
+        rig = GuessedCameras({"front": SIZE}, {"front": shift}, {"front": guess})
         for thing in ("red block", "blue plate"):
-            seen, middle = looks.coloured(view, thing)[0].centre, table.data.body(thing).xpos
+            seen, middle = appearance.coloured(view, thing)[0].centre, table.data.body(thing).xpos
             assert np.hypot(*np.subtract(seen, truth.project(middle)[:2])) < 6.0
             # before the hand is near, by eye alone: good enough to go there and look again
             guessed = rig.on_height("front", seen, float(middle[2]))
@@ -133,7 +137,7 @@ def test_it_asks_for_pixels_of_the_block_inside_the_images_own_size(table):
 def test_it_says_done_when_it_holds_the_block_up_and_only_where_a_person_judges(table):
     scene.arrange(table.model, table.data, "LiftBlock", 2)
     request = table.request("base")
-    assert read_brief(request).done
+    assert read_brief(request.values.system, request).done
     assert "done" not in json.loads(Pilot().answer(request)[0].arguments)
     hold(table.model, table.data, "red block", 0.044)
     (call,) = Pilot().answer(table.request("base", held=True))
@@ -151,7 +155,7 @@ def twin(request):
 def test_without_depth_it_goes_over_the_thing_that_the_instruction_names(twin):
     item = {"StackBlocks": "blue block"}.get(twin.task, STACKED[twin.task])
     request = twin.request("capex")
-    assert read_brief(request).by_eye
+    assert read_brief(request.values.system, request).by_eye
     assert [t.name for t in request.tools] == ["act"]
     (call,) = Pilot().answer(request)
     act = json.loads(call.arguments)
@@ -159,7 +163,9 @@ def test_without_depth_it_goes_over_the_thing_that_the_instruction_names(twin):
     end = twin.data.site("tip").xpos + np.sum(legs, axis=0) / 100
     thing = twin.data.body(item).xpos
     assert np.linalg.norm((end - thing)[:2]) < 0.06
-    assert end[2] > things.kind(item).height_m + 0.05  # over it: it looks again before it grasps
+    assert (
+        end[2] > table_objects.kind(item).height_m + 0.05
+    )  # over it: it looks again before it grasps
     (call,) = Pilot().answer(twin.request("base"))
     assert "chunk" not in json.loads(call.arguments)
 
@@ -173,7 +179,7 @@ def test_the_wrist_camera_is_placed_by_the_fingers_in_its_picture(twin):
         twin.data.joint(item).qpos[:3] = top - [0.0, 0.0, high - franka.OBJECTS[item].origin_m]
         mujoco.mj_forward(twin.model, twin.data)
         view, pose = see("wrist", twin.image("wrist")), Pose(tip.xpos, tip.xmat.reshape(3, 3))
-        rig = Rig({"wrist": SIZE}, {}, {}, {"wrist": wrist.placed(view, pose, 0.08)})
-        seen = looks.coloured(view, item, largest=0.4)[0]
-        placed = rig.on_height("wrist", things.top(view, seen, item).centre, float(top[2]))
+        rig = GuessedCameras({"wrist": SIZE}, {}, {}, {"wrist": wrist_camera(view, pose, 0.08)})
+        seen = appearance.coloured(view, item, largest=0.4)[0]
+        placed = rig.on_height("wrist", table_objects.top(view, seen, item).centre, float(top[2]))
         assert np.linalg.norm((placed - body.xpos)[:2]) < 0.012

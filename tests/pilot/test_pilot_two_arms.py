@@ -16,7 +16,8 @@ from capex.method.tools import interface, schemas
 from capex.models import Request, Text, UserMessage
 from capex.models.pictures import encode_png
 from capex.pilot import Pilot
-from capex.pilot.page import read_brief, read_page
+from capex.pilot.prompt import read_brief, read_page
+from capex.pilot.prompt_parser import parse
 from capex.pose import DOWN, Pose
 from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import find_rig, read_rig
@@ -54,7 +55,7 @@ class Table:
         seen = Observation(text, 900, 1200, 60, arms, opening, (), images)
         arm = preset(method)
         tools = schemas(interface(self.spec, arm))
-        return Request(system_prompt(self.spec, arm), (seen.message,), tools)
+        return parse(Request(system_prompt(self.spec, arm), (seen.message,), tools))
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def told(request: Request, history: str) -> Request:
     """The same request after acts."""
     page, *pictures = request.messages[0].parts
     text = page.text.replace("Your last acts: none yet.", f"Your last acts:\n{history}")
-    return replace(request, messages=(UserMessage((Text(text), *pictures)),))
+    return parse(replace(request, messages=(UserMessage((Text(text), *pictures)),)))
 
 
 @pytest.mark.parametrize("table", ["BreadAndCorn"], indirect=True)
@@ -84,15 +85,15 @@ def test_each_arm_has_a_page_of_its_own(table):
         " opening 0.4 cm, finger contact; right open: opening 9.5 cm | right open not executed"
         " (deferred: low confidence) (left tip now [31,27,11], right tip now [19,-25,15])",
     )
-    page = read_page(request)
+    page = read_page(request.values.observation, request)
     left, right = page.of("left"), page.of("right")
     assert left.tip_m[1] > 0.2 > -0.2 > right.tip_m[1]
     (grasp,) = left.executed
     assert (grasp.target_cm, grasp.gripper, grasp.status) == ((31, 27, 6), "close", "reached")
     assert (left.empty_closes, right.empty_closes) == (0, 0)
-    assert "right" not in grasp.report
+    assert (grasp.opening_cm, grasp.finger_contact) == (0.4, True)
     assert [w.status for a in right.acts for w in a.waypoints] == ["reached", "deferred"]
-    brief = read_brief(request)
+    brief = read_brief(request.values.system, request)
     assert brief.several_arms == ARMS
     assert brief.ceiling_m == ((0.30, 0.36, 0.42), (0.16, 0.12, 0.06))
 

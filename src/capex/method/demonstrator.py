@@ -105,7 +105,7 @@ def run_episode(
     context.emit(Remembered(*remembered))
     wall_s = context.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s
-    dialogue = Dialogue(env, model, method, shown.system, context, until)
+    dialogue = Dialogue(env, model, method, shown, context, until)
     images: Mapping[str, bytes] = {}  # at the first decision
 
     def ended() -> EndReason | None:

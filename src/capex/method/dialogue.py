@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from capex.method.context import EpisodeContext, Replied
-from capex.method.observation import Observation
+from capex.method.memory.context import Context as ShownMemory
+from capex.method.observation import Observation, centimetres
 from capex.method.perception import Sight, describe
 from capex.method.presets import MethodSettings
 from capex.method.reading import Act, Defects, Locate, read_calls
@@ -30,6 +31,7 @@ from capex.models import (
     ToolResult,
     UserMessage,
 )
+from capex.models.prompt_values import PromptValues
 from capex.models.redact import scrub
 from capex.worlds import Env
 
@@ -69,7 +71,7 @@ class Dialogue:
         env: Env,
         model: Model,
         method: MethodSettings,
-        system: str,
+        shown: ShownMemory,
         context: EpisodeContext,
         until: float,
     ):
@@ -78,8 +80,9 @@ class Dialogue:
         self._context, self._observer, self._until = context, context.observer, until
         self._face = interface(env.spec, method)
         self._request = Request(
-            system, (), schemas(self._face), context.sampling, cache_key=context.cache_key
+            shown.system, (), schemas(self._face), context.sampling, cache_key=context.cache_key
         )
+        self._values = shown.values
         self.requests = 0
         self._last: Reply | None = None
 
@@ -93,6 +96,7 @@ class Dialogue:
         time ends meanwhile. `references` are the pictures of reference episodes.
         """
         messages: list[Message] = [_first(observation, references)]
+        values = PromptValues(observation.values, self._values)
         located: list[LocatedPoint] = []
         sight = Sight(self._env, self._face.cameras)
         reason, silent = "no act", True
@@ -107,6 +111,7 @@ class Dialogue:
                 messages=tuple(messages) if forced or not last else _last_round(messages),
                 tool_choice=("act" if last else "required") if forced else "auto",
                 deadline_s=min(max(1.0, deadline - now), max(0.0, self._until - now)),
+                values=values,
             )
             try:
                 reply = self._ask(request)
@@ -152,15 +157,18 @@ class Dialogue:
         for read in reads:
             if isinstance(read.meaning, Act):
                 return read.meaning, answers, valid
+            position_cm = None
             if isinstance(read.meaning, Locate) and not only_act:
                 point, text = _locate(read.meaning, sight)
                 located.append(point)
+                if point.position_m is not None:
+                    position_cm = centimetres(point.position_m)
             else:
                 problem = (
                     read.meaning if isinstance(read.meaning, Defects) else Defects((ONLY_ACT,))
                 )
                 text = f"Not carried out: {problem}"
-            answers.append(ToolResult(read.call.id, text))
+            answers.append(ToolResult(read.call.id, text, position_cm))
         for call in reply.calls[len(reads) :]:  # every call needs an answer on the wire
             answers.append(ToolResult(call.id, "Ignored: a robot command ends the reply."))
         if not reply.calls:

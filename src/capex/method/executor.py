@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -21,18 +21,25 @@ from capex.method.motion import (
     CLOSED_BELOW_M,
     CONTINUES,
     GRIPPER_STILL_RUNS,
-    NOT_RUN,
     OPEN_TOLERANCE_M,
     REACHED_M,
     REACHED_RAD,
     ClampedTarget,
     GripperCommandState,
+    GripperResult,
     Motion,
-    WaypointStatus,
     norm,
     shorten,
 )
-from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
+from capex.plan import (
+    NOT_RUN,
+    ArmTarget,
+    BaseMotion,
+    Gripper,
+    Waypoint,
+    WaypointStatus,
+    orientation_matrix,
+)
 from capex.pose import Array, PlanarPose, Pose, angle_between, rotation_vector, wrap
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
 
@@ -71,7 +78,8 @@ class Outcome:
     contacts: tuple[Contact, ...] = ()
     # measured forward, left and turn, in the base frame at its beginning
     base_moved: tuple[float, float, float] | None = None
-    skipped: tuple[str, ...] = ()  # arms whose gripper command was skipped
+    # by arm whose gripper command ran and was not skipped
+    grippers: Mapping[str, GripperResult] = field(default_factory=dict)
 
 
 class _Ended(Exception):
@@ -112,7 +120,7 @@ class Executor:
                 )
             if outcome.status in GRIPPER_STILL_RUNS:
                 for name, word in waypoint.gripper_words.items():
-                    skipped = name in outcome.skipped
+                    skipped = name not in outcome.grippers
                     self.commands.command_gripper(name, word, skipped=skipped)
 
     def go_on(self, steps_left: int) -> None:
@@ -186,8 +194,8 @@ class Executor:
         self._guarded.clear()
         motion = Motion(WaypointStatus.GRIPPER, "")
         label: Literal[0, 1] | None = None
+        grippers: dict[str, GripperResult] = {}
         notes = mo.clamp_notes(targets)
-        skipped: list[str] = []
         try:
             if waypoint.base is not None:
                 motion = self._drive(waypoint.base)
@@ -196,7 +204,7 @@ class Executor:
                 # before the gripper acts: what it then touches says nothing about the motion
                 label = self._label(motion, began)
             if motion.status in GRIPPER_STILL_RUNS:
-                done, skipped = self._act_grippers(waypoint.targets)
+                done, grippers = self._act_grippers(waypoint.targets)
                 notes += done
         except _Ended as ended:
             # A motion that was cut short has no label; one that had ended before its gripper
@@ -221,7 +229,7 @@ class Executor:
             off_rad,
             contacts,
             moved,
-            tuple(skipped),
+            grippers,
         )
 
     def _ended_text(self, status: WaypointStatus) -> str:
@@ -363,11 +371,13 @@ class Executor:
         assert self._state.base is not None
         return PlanarPose(*self._state.base)
 
-    def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> tuple[list[str], list[str]]:
-        """Run the gripper commands of all arms together; returns one note per command, and the arms
-        whose command was skipped.
+    def _act_grippers(
+        self, targets: Mapping[str, ArmTarget]
+    ) -> tuple[list[str], dict[str, GripperResult]]:
+        """Run the gripper commands of all arms together; returns one note per command, and the
+        results of those that ran.
         """
-        notes, acting, idle = [], {}, []
+        notes, acting, results = [], {}, {}
         for name, target in targets.items():
             word = target.gripper
             if word == "keep":
@@ -376,7 +386,6 @@ class Executor:
             self.commands.command_gripper(name, word, skipped=bool(reason))
             if reason:
                 notes.append(self._named(name, f"{word} skipped ({reason})"))
-                idle.append(name)
             else:
                 acting[name] = word
         if acting:
@@ -393,7 +402,8 @@ class Executor:
                 touch = ", finger contact" if arm.finger_contact else ""
                 opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"
                 notes.append(self._named(name, f"{word}: {opening}"))
-        return notes, idle
+                results[name] = GripperResult(float(arm.opening_m), arm.finger_contact)
+        return notes, results
 
     def _skip_reason(self, name: str, word: Gripper) -> str:
         arm = self._state.arms[name]

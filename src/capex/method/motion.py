@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from capex.plan import Gripper
+from capex.plan import Gripper, WaypointStatus
 from capex.pose import Array, angle_between
 from capex.worlds import ArmSpec, Contact, RobotState
 
@@ -18,25 +17,6 @@ OPEN_TOLERANCE_M = 0.005
 CLOSED_BELOW_M = 0.01
 
 
-class WaypointStatus(StrEnum):
-    """How a waypoint ended."""
-
-    REACHED = "reached"
-    STALLED = "stalled"
-    FINGER_CONTACT = "finger contact"
-    CONTACT = "contact"
-    TIMEOUT = "timeout"
-    GUARD_STOP = "guard stop"
-    GRIPPER = "gripper"
-    BASE = "base"
-    TERMINAL = "terminal"
-    OUT_OF_STEPS = "out of steps"
-    ENDED = "ended"
-    NOT_EXECUTED = "not executed"
-    DEFERRED = "deferred"
-
-
-NOT_RUN = (WaypointStatus.NOT_EXECUTED, WaypointStatus.DEFERRED)
 CONTINUES = (WaypointStatus.REACHED, WaypointStatus.GRIPPER, WaypointStatus.BASE)
 GRIPPER_STILL_RUNS = (*CONTINUES, WaypointStatus.STALLED, WaypointStatus.FINGER_CONTACT)
 
@@ -82,6 +62,14 @@ class MotionProgress:
         gained_m = self.position[-1 - STALL_WINDOW] - self.position[-1]
         gained_rad = self.rotation[-1 - STALL_WINDOW] - self.rotation[-1]
         return gained_m < STALL_M and gained_rad < STALL_RAD
+
+
+@dataclass(frozen=True)
+class GripperResult:
+    """The gripper after a command that ran."""
+
+    opening_m: float
+    finger_contact: bool
 
 
 @dataclass

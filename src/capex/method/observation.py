@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from capex.method.executor import Outcome
 from capex.method.motion import OPEN_TOLERANCE_M
 from capex.models import Picture, Text, UserMessage
 from capex.models.pictures import encode_png
-from capex.plan import ArmTarget, BaseMotion, Waypoint
+from capex.models.prompt_values import (
+    Centimetres,
+    HandValues,
+    HandWord,
+    ObservationValues,
+    ReportedAct,
+    ReportedWaypoint,
+)
+from capex.plan import ArmTarget, BaseMotion, Waypoint, WaypointStatus
 from capex.pose import Array, matrix_to_euler
 from capex.worlds import ArmState, Env, Image
 
@@ -71,8 +79,22 @@ class Observation:
     @property
     def message(self) -> UserMessage:
         """Text first, then each image behind its label."""
-        pictures = [Picture(f"Camera {name}:", png) for name, png in self.images.items()]
+        pictures = [Picture(f"Camera {name}:", png, name) for name, png in self.images.items()]
         return UserMessage((Text(self.text), *pictures))
+
+    @property
+    def values(self) -> ObservationValues:
+        """The numbers and states that the text prints."""
+        several = len(self.arms) > 1
+        return ObservationValues(
+            self.instruction.strip(),
+            self.steps_left,
+            {
+                name if several else "": hand_values(arm, self.max_opening_m[name])
+                for name, arm in self.arms.items()
+            },
+            tuple(act_values(act) for act in self.history),
+        )
 
 
 def observe(
@@ -113,24 +135,52 @@ def look(env: Env, image_size: int | None = None) -> dict[str, Image]:
     return {name: images[name] for name in sizes}
 
 
+def centimetres(position_m: Array | tuple[float, ...]) -> Centimetres:
+    """A position in whole centimetres."""
+    x, y, z = (round(100 * float(v)) for v in position_m)
+    return x, y, z
+
+
+def opening_cm(opening_m: float) -> float:
+    """An opening in tenths of a centimetre."""
+    return round(100 * max(float(opening_m), 0.0), 1)
+
+
 def position_text(position_m: Array | tuple[float, ...]) -> str:
     """[x,y,z] in whole centimetres."""
-    return "[" + ",".join(str(round(100 * float(v))) for v in position_m) + "]"
+    return "[" + ",".join(map(str, centimetres(position_m))) + "]"
+
+
+def hand_values(arm: ArmState, max_opening_m: float) -> HandValues:
+    """A gripper as the text prints it: the word follows from its opening and the fingers'
+    contact.
+    """
+    word: HandWord = "open" if arm.opening_m >= max_opening_m / 2 else "closed"
+    if arm.finger_contact and EMPTY_BELOW_M < arm.opening_m < max_opening_m - OPEN_TOLERANCE_M:
+        word = "holding"
+    tip_cm, opening = centimetres(arm.T_base_tip.position_m), opening_cm(arm.opening_m)
+    return HandValues(tip_cm, angles_deg(arm), word, opening, bool(arm.finger_contact))
+
+
+def angles_deg(arm: ArmState) -> tuple[int, int, int]:
+    """Orientation as roll, pitch, yaw in whole degrees."""
+    roll, pitch, yaw = (round(a) + 0 for a in matrix_to_euler(arm.T_base_tip.rotation))
+    return roll, pitch, yaw
 
 
 def angles_text(arm: ArmState) -> str:
     """Orientation as roll, pitch, yaw in whole degrees."""
-    roll, pitch, yaw = (round(a) + 0 for a in matrix_to_euler(arm.T_base_tip.rotation))
+    roll, pitch, yaw = angles_deg(arm)
     return f"roll {roll}, pitch {pitch}, yaw {yaw} deg"
 
 
 def contact_word(arm: ArmState, max_opening_m: float) -> str:
-    """open (empty), closed (empty) or holding, by the opening and the fingers' contact."""
-    opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm"
-    if arm.finger_contact and EMPTY_BELOW_M < arm.opening_m < max_opening_m - OPEN_TOLERANCE_M:
+    """open (empty), closed (empty) or holding, with the opening and the fingers' contact."""
+    hand = hand_values(arm, max_opening_m)
+    opening = f"opening {hand.opening_cm:.1f} cm"
+    if hand.word == "holding":
         return f"holding ({opening}, finger contact)"
-    word = "open" if arm.opening_m >= max_opening_m / 2 else "closed"
-    return f"{word} (empty), {opening}{', finger contact' if arm.finger_contact else ''}"
+    return f"{hand.word} (empty), {opening}{', finger contact' if hand.finger_contact else ''}"
 
 
 def command_text(waypoint: Waypoint, *, several: bool = False) -> str:
@@ -178,3 +228,37 @@ def act_text(act: PastAct) -> str:
     named = {f"{n} tip" if len(tips) > 1 else "tip": pose for n, pose in tips.items()}
     where = ", ".join(f"{tip} now {position_text(p.position_m)}" for tip, p in named.items())
     return f"Act {act.number}: {reports}" + (f" ({where})" if where else "")
+
+
+def act_values(act: PastAct) -> ReportedAct:
+    """The values of one act."""
+    rows = () if act.spent else zip(act.waypoints, act.outcomes, strict=True)
+    return ReportedAct(act.number, tuple(waypoint_values(w, outcome) for w, outcome in rows))
+
+
+def waypoint_values(waypoint: Waypoint, outcome: Outcome) -> ReportedWaypoint:
+    """The values of one waypoint."""
+    reported = {}
+    for name, target in waypoint.targets.items():
+        result = outcome.grippers.get(name)
+        reported[name] = ReportedWaypoint(
+            None if target.position_m is None else centimetres(target.position_m),
+            target.gripper,
+            WaypointStatus(outcome.status),
+            opening_cm=None if result is None else opening_cm(result.opening_m),
+            finger_contact=result is not None and result.finger_contact,
+        )
+    return of_arms(reported, WaypointStatus(outcome.status), waypoint, len(outcome.tips) > 1)
+
+
+def of_arms(
+    reported: Mapping[str, ReportedWaypoint],
+    status: WaypointStatus,
+    waypoint: Waypoint,
+    several: bool,
+) -> ReportedWaypoint:
+    """The values of a waypoint from those of its arms, in order."""
+    first = next(iter(reported.values()), ReportedWaypoint(status=status))
+    if waypoint.base is not None:
+        return replace(first, base=True)
+    return replace(first, arms=reported) if several else first

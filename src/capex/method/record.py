@@ -17,9 +17,9 @@ import numpy as np
 from capex import codec
 from capex.codec import Amount, Count, Probability
 from capex.method.executor import Outcome
-from capex.method.motion import WaypointStatus
+from capex.method.motion import GripperResult
 from capex.models import LedgerTotals
-from capex.plan import Waypoint
+from capex.plan import Waypoint, WaypointStatus
 from capex.pose import Pose, quaternion_matrix, quaternion_xyzw
 from capex.worlds import Env, Start
 
@@ -91,7 +91,8 @@ class WaypointRecord:
     clamped_m: Mapping[str, Triple] = field(default_factory=dict)
     tips: Mapping[str, TipPose] = field(default_factory=dict)  # by arm, afterwards
     base_moved: Triple | None = None
-    skipped: tuple[str, ...] = ()  # arms whose gripper command was skipped
+    # by arm whose gripper command ran and was not skipped
+    grippers: Mapping[str, GripperResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def record_waypoints(
                 clamped_m={n: _triple(t.position_m) for n, t in outcome.targets.items()},
                 tips={n: TipPose.of(p) for n, p in outcome.tips.items()},
                 base_moved=outcome.base_moved,
-                skipped=outcome.skipped,
+                grippers=dict(outcome.grippers),
             )
         )
     return tuple(rows)
@@ -283,7 +284,7 @@ def past_outcome(row: WaypointRecord) -> Outcome:
         {},
         {name: tip.pose for name, tip in row.tips.items()},
         base_moved=row.base_moved,
-        skipped=row.skipped,
+        grippers=row.grippers,
     )
 
 

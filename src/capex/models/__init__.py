@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from capex import trust
 from capex.codec import Amount, Count
 from capex.errors import CapexError, UnknownName
+from capex.models.prompt_values import Centimetres, PromptValues
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
 
@@ -34,6 +35,7 @@ class Picture:
 
     label: str
     png: bytes = field(repr=False)
+    camera: str = field(default="", compare=False)  # that shows the present scene; not sent
 
     @property
     def sha256(self) -> str:
@@ -72,6 +74,7 @@ class ToolResult:
 
     call_id: str
     text: str
+    position_cm: Centimetres | None = field(default=None, compare=False)  # in the text; not sent
 
 
 Message = UserMessage | AssistantMessage | ToolResult
@@ -120,6 +123,8 @@ class Request:
     tool_choice: str = "required"  # "auto", "required", or the name of the only tool allowed
     cache_key: str = ""  # one per run: lets a provider route a common prefix to one cache
     deadline_s: float | None = None  # wall time for all attempts; no part of the hash
+    # what the texts print, for a model in process; never sent, logged or hashed
+    values: PromptValues | None = field(default=None, repr=False, compare=False)
 
     @property
     def hash(self) -> str:
@@ -388,7 +393,7 @@ MODELS = {
     "cassette": "capex.models.cassette:make",
     "script": "capex.models.scripted:make",
     "pilot": "capex.pilot:make",
-    "apprentice": "capex.pilot.apprentice:make",
+    "apprentice": "capex.pilot:make_apprentice",
 }
 
 

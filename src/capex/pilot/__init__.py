@@ -1,5 +1,7 @@
-"""`pilot`, `pilot:SEED`: a stand-in demonstrator. Classical vision behind the Model contract; it
-sees only what a model sees.
+"""`pilot`, `pilot:SEED`: a stand-in demonstrator. Classical vision behind the Model contract.
+
+It sees only what a model sees: pictures, and the typed values that the prompt prints
+(`Request.values`). From text alone, `prompt_parser` reads the same values.
 
 It is no foundation model and its results say nothing about one: it lets the whole system run
 without a key, and closes the loop in tests through the real interface. Its overconfidence and its
@@ -10,9 +12,16 @@ an intent; for every request it runs anew, fed with the answers that the request
 until it asks for something not yet answered or knows what to do.
 
     pilot:3                    another seed for its noise
-    pilot:3,blur=2,usual=0.9   noisier eyes (pixels of a 512 image), other stated confidences
-    pilot:blind=yes            given blank pictures: what it can do without eyes
+    pilot:3,blur=2,usual=0.9   more pixel noise (of a 512 image), other stated confidences
+    pilot:blind=yes            given blank pictures: what it can do without pictures
     pilot:price=NAME           billed like the model NAME of the price table; else unpriced
+
+`apprentice:SKILL,SEED` is the pilot with beliefs that nobody tuned: drawn once per task and seed,
+corrected only by the request. It shows the harness with a demonstrator that needs experience.
+
+    apprentice:0.3,1                     skill from 0 to 1 (1 is the pilot), and a seed
+    apprentice:0.3,1,usual=0.9,touch=0   other stated confidences, as with the pilot
+    apprentice:0.3,1,haste=30            plans in haste, from afar too deep (in cm)
 """
 
 from __future__ import annotations
@@ -35,22 +44,20 @@ from capex.models import (
     AttemptObserver,
     Model,
     Observers,
-    Picture,
     Reply,
     Request,
     RequestAttempt,
     ToolCall,
     ToolResult,
-    UserMessage,
     size,
 )
 from capex.models.attempts import conclude
 from capex.models.probe import REPORT
-from capex.pilot import looks, wrist
-from capex.pilot.chance import Chance
-from capex.pilot.confidence import Overconfidence
-from capex.pilot.eyes import blank, see
-from capex.pilot.ground import (
+from capex.pilot import appearance
+from capex.pilot.biases import TUNED, draw
+from capex.pilot.cameras import KITCHEN, GuessedCameras, from_words, wrist_camera
+from capex.pilot.feedback import bend, looks_again
+from capex.pilot.grounding import (
     HELD,
     Answers,
     Asking,
@@ -61,36 +68,38 @@ from capex.pilot.ground import (
     Move,
     apart,
     by_sight,
-    read_position,
 )
-from capex.pilot.habits import TUNED, draw
-from capex.pilot.page import Page, Unreadable, read_brief, read_page, targets_m
-from capex.pilot.rig import KITCHEN, Rig, from_words
+from capex.pilot.noise import Noise, Overconfidence
+from capex.pilot.prompt import Page, pictures, read_brief, read_page, targets_m
 from capex.pilot.scene import Scene
+from capex.pilot.segmentation import blank, see
 from capex.pilot.skills import choose
-from capex.pilot.told import bend, looks_again
-from capex.plan import orientation_matrix
-from capex.pose import Pose, angle_between
+from capex.plan import WaypointStatus, orientation_matrix
+from capex.pose import Array, Pose, angle_between
 
 HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")  # every 60 degrees
-BLUR_PX = 2.5  # of a 512 image: as noisy as docs/pilot.md says that both methods' eyes are
+BLUR_PX = 2.5  # of a 512 image: the noise of both methods, as docs/pilot.md has it
 BLUR_MAX_PX = 100.0  # a fifth of an image: more is blind
 HASTE_MAX_CM = 30.0
 SHIFT_MAX = 0.12  # of an image: pads seen farther from where the guess shows them are no pads
 THERE_M, REACHED_M, TURNED_RAD = 0.009, 0.006, 0.09  # what the page's whole cm and degrees hide
 
-Answered = dict[tuple[str, float, float], str]  # (camera, u, v) -> what locate_pixel said
+UNREADABLE = (
+    "I cannot read this request: it has no typed values, or its text is no page of this harness."
+)
+
+Answered = dict[tuple[str, float, float], Array | None]  # (camera, u, v) -> the located point
 
 
 @dataclass(frozen=True)
 class Pilot(Model):
-    """The stand-in. Settings are part of its name; nothing else tells two pilots apart."""
+    """The stand-in. Two pilots differ in their settings only, which are part of the name."""
 
     name: str = "pilot"
     seed: int = 0
     blur_px: float = BLUR_PX
     blind: bool = False
-    skill: float = 1.0  # less: an apprentice, with habits of its own
+    skill: float = 1.0  # less: an apprentice, with biases of its own
     haste_m: float = 0.0  # of an apprentice, whatever its skill
     overconfidence: Overconfidence = field(default_factory=Overconfidence)
     price_name: str = "pilot"
@@ -119,26 +128,23 @@ class Pilot(Model):
         # `capex doctor --model`: which colour is the picture?
         if {tool.name for tool in request.tools} == {REPORT.name}:
             return (_call(1, 0, REPORT.name, {"colour": self._colour(request)}),)
-        brief = read_brief(request)
-        try:
-            page = read_page(request)
-        except Unreadable as problem:
-            why = f"I cannot read this page: {problem}."
-            still = {"reasoning": why, "delta_cm": [0, 0, 0], "confidence": 0.9}
+        if request.values is None:
+            still = {"reasoning": UNREADABLE, "delta_cm": [0, 0, 0], "confidence": 0.9}
             return (_call(1, 0, "act", still),)
-        chance = Chance(self.seed, _key(page))
+        page = read_page(request.values.observation, request)
+        brief = read_brief(request.values.system, request)
+        noise = Noise(self.seed, _key(page))
         views = {c: see(c, blank(png) if self.blind else png) for c, png in page.pictures.items()}
-        habits = TUNED
+        biases = TUNED
         if self.skill < 1:
-            habits = draw(self.skill, self.seed, page.instruction, self.haste_m)
-        habits = looks_again(habits, page, brief)
-        scene = Scene(page, brief, views, chance, self.blur_px, habits)
+            biases = draw(self.skill, self.seed, page.instruction, self.haste_m)
+        biases = looks_again(biases, page, brief)
+        scene = Scene(page, brief, views, noise, self.blur_px, biases)
         rounds = _answered(request)
         outcome = _think(choose(scene), scene, rounds, last=request.tool_choice == "act")
         number = len([m for m in request.messages if isinstance(m, AssistantMessage)]) + 1
         if isinstance(outcome, Intent):
-            texts = [text for answered in rounds for text in answered.values()]
-            points = [p for text in texts if (p := read_position(text)) is not None]
+            points = [p for answered in rounds for p in answered.values() if p is not None]
             intent = bend(outcome, scene, points)
             return (_call(number, 0, "act", self._act(intent, scene)),)
         pixels = [{"camera": c, "u": u, "v": v} for c, u, v in _pixels(outcome)]
@@ -146,8 +152,7 @@ class Pilot(Model):
 
     def _colour(self, request: Request) -> str:
         """The colour that most of a request's first picture has, in a word."""
-        parts = [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts]
-        shown = [p for p in parts if isinstance(p, Picture)]
+        shown = pictures(request)
         if not shown:
             return "none"
         view = see("", blank(shown[0].png) if self.blind else shown[0].png)
@@ -181,7 +186,7 @@ class Pilot(Model):
     def _confidence(self, scene: Scene, index: int = 0, touch: bool = False) -> dict[str, float]:
         if not scene.brief.confidence:
             return {}
-        return {"confidence": self.overconfidence.state(scene.chance, index, touch)}
+        return {"confidence": self.overconfidence.state(scene.noise, index, touch)}
 
 
 def make(rest: str, name: str = "", skill: float = 1.0) -> Pilot:
@@ -215,6 +220,21 @@ def make(rest: str, name: str = "", skill: float = 1.0) -> Pilot:
     return Pilot(name, overconfidence=Overconfidence(**overconfidence), **settings)
 
 
+def make_apprentice(rest: str) -> Pilot:
+    """From apprentice:SKILL, apprentice:SKILL,SEED or apprentice:SKILL,SEED,key=value.."""
+    skill, _, more = rest.partition(",")
+    try:
+        value = float(skill)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise CapexError(
+            f"'apprentice:{rest}' has the skill '{skill}'; write a number from 0 to 1, then a seed:"
+            " apprentice:0.3,1"
+        )
+    return make(more, f"apprentice:{rest}", value)
+
+
 def _within(value: float, low: float, high: float) -> float:
     if not low <= value <= high:
         raise ValueError
@@ -233,17 +253,21 @@ def _key(page: Page) -> str:
 
 
 def _answered(request: Request) -> list[Answered]:
-    """Per earlier round of this decision, the text that came back for each located pixel."""
-    results = {m.call_id: m.text for m in request.messages if isinstance(m, ToolResult)}
+    """Per earlier round of this decision, the point of each located pixel, in metres."""
+    results = {
+        m.call_id: np.array(m.position_cm) / 100
+        for m in request.messages
+        if isinstance(m, ToolResult) and m.position_cm is not None
+    }
     rounds = []
     for message in request.messages:
         if isinstance(message, AssistantMessage):
-            texts: Answered = {}
+            points: Answered = {}
             for call in message.calls:
                 if call.name == "locate_pixel":
                     asked = json.loads(call.arguments)
-                    texts[asked["camera"], asked["u"], asked["v"]] = results.get(call.id, "")
-            rounds.append(texts)
+                    points[asked["camera"], asked["u"], asked["v"]] = results.get(call.id)
+            rounds.append(points)
     return rounds
 
 
@@ -258,8 +282,8 @@ def _think(
             answers = Answers()
             if scene.brief.locate and waiting and _pixels(asked):
                 answers = _read(asked, waiting.pop(0))
-            elif not scene.brief.locate or not scene.habits.looks:
-                answers = scene.habits.seen(by_sight(asked, _rig(scene, asked)), scene.tip)
+            elif not scene.brief.locate or not scene.biases.looks:
+                answers = scene.biases.seen(by_sight(asked, _rig(scene, asked)), scene.tip)
             elif _pixels(asked) and not last:
                 return asked
             asked = skill.send(answers)
@@ -273,17 +297,15 @@ def _pixels(asked: Sequence[Feature]) -> list[tuple[str, float, float]]:
     return [(c, u, v) for f in asked for c, row in f.spots.items() for u, v in row]
 
 
-def _read(asked: Sequence[Feature], texts: Answered) -> Answers:
+def _read(asked: Sequence[Feature], points: Answered) -> Answers:
     def located(feature: Feature) -> Located:
         rows = feature.spots.items()
-        return Located(
-            {c: [read_position(texts.get((c, u, v), "")) for u, v in row] for c, row in rows}
-        )
+        return Located({c: [points.get((c, u, v)) for u, v in row] for c, row in rows})
 
     return Answers((f.name, located(f)) for f in asked)
 
 
-def _rig(scene: Scene, asked: Sequence[Feature]) -> Rig:
+def _rig(scene: Scene, asked: Sequence[Feature]) -> GuessedCameras:
     """The guessed cameras, shifted so that the finger pads, or what they hold, are where they are
     seen.
     """
@@ -291,13 +313,13 @@ def _rig(scene: Scene, asked: Sequence[Feature]) -> Rig:
     sizes = {v.camera: (v.width, v.height) for v in scene.views.values()}
     words = {c: from_words(text, scene.brief.table_m) for c, text in scene.brief.cameras.items()}
     guesses = {c: guess for c, guess in words.items() if guess} or KITCHEN
-    rig, shift = Rig(sizes, {}, guesses), {}
+    rig, shift = GuessedCameras(sizes, {}, guesses), {}
     tips = [hand.tip_m for hand in scene.page.hands.values()] or [scene.tip]
     for view in scene.outside():
         if view.camera not in guesses:
             continue
         there = [rig.project(view.camera, tip) for tip in tips]
-        pads = looks.pads_by(view, there)
+        pads = appearance.pads_by(view, there)
         seen = [held.get(view.camera) or (p.centre if p is not None else None) for p in pads]
         off = [(s[0] - u, s[1] - v) for s, (u, v) in zip(seen, there, strict=True) if s]
         within = SHIFT_MAX * view.width, SHIFT_MAX * view.height
@@ -305,7 +327,7 @@ def _rig(scene: Scene, asked: Sequence[Feature]) -> Rig:
         if near:
             du, dv = (float(mean) for mean in np.mean(near, axis=0))
             shift[view.camera] = (du, dv)
-    return Rig(sizes, shift, guesses, _wrist(scene))
+    return GuessedCameras(sizes, shift, guesses, _wrist(scene))
 
 
 def _wrist(scene: Scene) -> dict[str, tuple[Pose, float]]:
@@ -314,7 +336,7 @@ def _wrist(scene: Scene) -> dict[str, tuple[Pose, float]]:
     if view is None:
         return {}
     opening_m = 0.0 if scene.page.holding else scene.page.opening_m
-    return {view.camera: wrist.placed(view, Pose(scene.tip, scene.page.rotation), opening_m)}
+    return {view.camera: wrist_camera(view, Pose(scene.tip, scene.page.rotation), opening_m)}
 
 
 def _targets(moves: Sequence[Move], scene: Scene) -> list[dict[str, Any]]:
@@ -352,7 +374,7 @@ def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
     """
     now = scene.page.rotation
     executed = scene.page.since_base_motion()[-1:]
-    last = targets_m([w for w in executed if w.status == "reached"])
+    last = targets_m([w for w in executed if w.status == WaypointStatus.REACHED])
     for k, move in enumerate(moves[:-1]):
         target = move.target
         if target.gripper != "keep" or move.touch or target.position_m is None:
@@ -373,7 +395,7 @@ def _shortened(moves: Sequence[Move], scene: Scene) -> list[Move]:
     commands = 0
     for k, move in enumerate(plan):
         command = f"{scene.arm} {move.target.gripper}".strip()
-        advice = scene.brief.phases.get((command, commands), "")
+        advice = scene.brief.advice.get((command, commands), "")
         if move.touch and advice == "observe after each waypoint":
             return plan[: k + 1]
         commands += move.target.gripper != "keep"

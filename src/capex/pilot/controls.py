@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 from scipy import ndimage
 
-from capex.pilot.eyes import Colour, Region, View, regions
-from capex.pilot.looks import hand_zone
+from capex.pilot.appearance import hand_zone
+from capex.pilot.segmentation import Colour, Region, View, regions
 
 LEVER = Colour(1.7, 0.91, 2.5, 0.03, 0.25)
 

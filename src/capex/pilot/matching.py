@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from capex.pilot.eyes import Pixel
-from capex.pilot.ground import EXTERIOR, Answers, Feature, Located, apart
+from capex.pilot.grounding import EXTERIOR, Answers, Feature, Located, apart
 from capex.pilot.scene import Scene
+from capex.pilot.segmentation import Pixel
 from capex.pose import Array
 
 ORDERED_M = 0.15  # one more thing seen by both views is worth this much error in height

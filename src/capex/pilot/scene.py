@@ -1,4 +1,4 @@
-"""One decision as the pilot sees it: page, brief, views, and the motions that skills share."""
+"""One decision: page, brief, views, and the motions that skills share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import capex.plan as plan
-from capex.pilot.chance import Chance
-from capex.pilot.eyes import Pixel, View
-from capex.pilot.ground import Feature, Move, apart
-from capex.pilot.habits import TUNED, Habits
-from capex.pilot.page import Brief, Page
+from capex.pilot.biases import TUNED, Biases
+from capex.pilot.grounding import Feature, Move, apart
+from capex.pilot.noise import Noise
+from capex.pilot.prompt import Brief, Page
+from capex.pilot.segmentation import Pixel, View
 from capex.plan import Gripper, Orientation
 from capex.pose import Array, tilted_forward
 
-# A hair more than the experts': positions are read off a page in whole centimetres, and a line of
-# exactly 18 cm is to have two legs.
+# Slightly more than the experts': observed positions are whole centimetres, and a line of exactly
+# 18 cm is to have two legs.
 LEG_M = plan.LEG_M * (1 + 1e-9)
 OPEN_M = 0.07  # fingers this far apart count as open: a Panda's hand opens 8 cm
 SHUT_M = 0.01  # and no farther than this as shut
@@ -36,9 +36,9 @@ class Scene:
     page: Page
     brief: Brief
     views: dict[str, View]
-    chance: Chance
-    blur_px: float  # how noisy the eyes are, in pixels of a 512 image
-    habits: Habits = TUNED
+    noise: Noise
+    blur_px: float  # noise of every pixel, in pixels of a 512 image
+    biases: Biases = TUNED
     arm: str = ""  # the one of several that it is about
 
     def of(self, arm: str) -> Scene:
@@ -82,10 +82,10 @@ class Scene:
         return self.views.get("wrist") if self.points_down() else None
 
     def spot(self, name: str, view: View, pixel: Pixel) -> Pixel:
-        """A pixel as noisy eyes see it, inside the image."""
+        """A pixel with noise, inside the image."""
         blur = self.blur_px * view.height / 512
-        u = pixel[0] + blur * self.chance.normal(f"{view.camera} {name} u")
-        v = pixel[1] + blur * self.chance.normal(f"{view.camera} {name} v")
+        u = pixel[0] + blur * self.noise.normal(f"{view.camera} {name} u")
+        v = pixel[1] + blur * self.noise.normal(f"{view.camera} {name} v")
         u, v = min(max(u, 0.5), view.width - 0.5), min(max(v, 0.5), view.height - 0.5)
         return round(u, 1), round(v, 1)
 

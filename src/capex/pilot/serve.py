@@ -34,10 +34,11 @@ from capex.models import (
     UserMessage,
 )
 from capex.models.body import loads
-from capex.pilot import Pilot, apprentice, make
+from capex.pilot import Pilot, make, make_apprentice
+from capex.pilot.prompt_parser import parse
 
 TEXTS = ("text", "input_text", "output_text")  # the kinds of a part that is text, on either wire
-STAND_INS: Mapping[str, Callable[[str], Pilot]] = {"pilot": make, "apprentice": apprentice.make}
+STAND_INS: Mapping[str, Callable[[str], Pilot]] = {"pilot": make, "apprentice": make_apprentice}
 PATHS = "/v1/responses, /v1/chat/completions and /v1/models"
 
 
@@ -83,7 +84,7 @@ class _Handler(JsonHandler):
 
 
 def read_responses(body: Mapping[str, Any]) -> Request:
-    """A Responses body as a request."""
+    """A Responses body as a request, with the typed values of its texts."""
     messages: list[Message] = []
     calls: list[ToolCall] = []
 
@@ -109,7 +110,7 @@ def read_responses(body: Mapping[str, Any]) -> Request:
 
 
 def read_chat(body: Mapping[str, Any]) -> Request:
-    """A Chat Completions body as a request."""
+    """A Chat Completions body as a request, with the typed values of its texts."""
     system, messages = "", list[Message]()
     for said in _list(body, "messages"):
         role = said.get("role")
@@ -147,7 +148,7 @@ def _request(
             choice.get("name") or _object(choice.get("function")).get("name") or "required"
         )
     tool_choice = choice if isinstance(choice, str) else "auto"
-    return Request(system, tuple(messages), tools, tool_choice=tool_choice)
+    return parse(Request(system, tuple(messages), tools, tool_choice=tool_choice))
 
 
 def write_responses(

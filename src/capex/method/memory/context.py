@@ -21,11 +21,19 @@ from pathlib import Path
 from capex.errors import CapexError
 from capex.method.memory import Memory
 from capex.method.memory.failures import SIZE_MAX as FAILURES_SIZE
-from capex.method.memory.failures import failures_page
-from capex.method.memory.references import REFERENCES_MAX, Reference, choose, text, versions
+from capex.method.memory.failures import ShownFailures, failures_page
+from capex.method.memory.references import (
+    REFERENCES_MAX,
+    Reference,
+    ShownReference,
+    choose,
+    shown,
+    versions,
+)
 from capex.method.presets import MethodSettings
-from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.prompts import SIZE_MAX, system_prompt, system_values
 from capex.models import Picture
+from capex.models.prompt_values import SkeletonValues, SystemValues
 from capex.worlds import Spec
 
 
@@ -39,6 +47,7 @@ class Context:
     pictures: tuple[Picture, ...] = ()  # each reference's exterior start images
     labels: int = 0  # labelled waypoints that the calibrator was fitted on
     system: str = field(default="", compare=False)  # the prompt filled with all this
+    values: SystemValues = field(default_factory=SystemValues, compare=False)  # that it prints
 
     @property
     def references_text(self) -> str:
@@ -69,16 +78,16 @@ def build(
     chosen = choose(memory.successes, start, min(method.references, REFERENCES_MAX))
     numbered = [(r, number, r.scene == scene) for number, r in enumerate(chosen, start=1)]
 
-    failures = ""
+    failures = ShownFailures("", ())
 
-    def fill(skeleton: str = "", references: Sequence[str] = ()) -> str:
+    def fill(skeleton: str = "", references: Sequence[ShownReference] = ()) -> str:
         return system_prompt(
             spec,
             method,
             labels=labels,
             weights=weights,
-            references="\n".join(references),
-            skeleton="\n".join(filter(None, (skeleton, failures))),
+            references="\n".join(r.text for r in references),
+            skeleton="\n".join(filter(None, (skeleton, failures.text))),
             hints=hints,
             template=template,
             json_form=json_form,
@@ -92,7 +101,7 @@ def build(
         failures = failures_page(memory.failures, method.failures, min(FAILURES_SIZE, room // 4))
         room = SIZE_MAX - len(fill())
     while True:
-        skeleton, references = _fit(memory, method, numbered, room)
+        (skeleton, reliability), references = _fit(memory, method, numbered, room)
         system = fill(skeleton, references)
         # the headings that come with references, which only the prompt knows
         over = len(system) - SIZE_MAX
@@ -104,7 +113,17 @@ def build(
         for reference, number, _ in numbered[: len(references)]
         for image in reference.images
     ]
-    return Context(skeleton, failures, tuple(references), tuple(pictures), labels, system)
+    values = system_values(
+        spec,
+        method,
+        references=[r.waypoints for r in references],
+        skeleton=reliability,
+        failures=failures.values,
+        hints=hints,
+        template=template,
+    )
+    texts = tuple(r.text for r in references)
+    return Context(skeleton, failures.text, texts, tuple(pictures), labels, system, values)
 
 
 def _fit(
@@ -112,19 +131,20 @@ def _fit(
     method: MethodSettings,
     numbered: Sequence[tuple[Reference, int, bool]],
     room: int,
-) -> tuple[str, list[str]]:
+) -> tuple[tuple[str, SkeletonValues | None], list[ShownReference]]:
     """Skeleton and references, newest first, in at most `room` characters, line breaks included."""
+    nothing = "", None
     if not numbered:
-        return (memory.skeleton.text(room) if method.skeleton else ""), []
-    skeleton = memory.skeleton.text() if method.skeleton else ""
-    texts = [text(*reference) for reference in numbered]
-    for k in reversed(range(len(texts))):  # the older one first
-        rest = len(skeleton) + sum(len(t) + 1 for i, t in enumerate(texts) if i != k)
-        if cut := text(*numbered[k], limit=room - rest - 1):
-            return skeleton, [*texts[:k], cut, *texts[k + 1 :]]
-        texts[k] = list(versions(*numbered[k]))[-1]
-    left = room - sum(len(t) + 1 for t in texts)
-    details = memory.skeleton.text(left) if skeleton else ""
-    if left >= 0 and (details or not skeleton):
-        return details, texts
+        return (memory.skeleton.shown(room) if method.skeleton else nothing), []
+    skeleton = memory.skeleton.shown() if method.skeleton else nothing
+    references = [next(versions(*reference)) for reference in numbered]
+    for k in reversed(range(len(references))):  # the older one first
+        rest = len(skeleton[0]) + sum(len(r.text) + 1 for i, r in enumerate(references) if i != k)
+        if cut := shown(*numbered[k], limit=room - rest - 1):
+            return skeleton, [*references[:k], cut, *references[k + 1 :]]
+        references[k] = list(versions(*numbered[k]))[-1]
+    left = room - sum(len(r.text) + 1 for r in references)
+    details = memory.skeleton.shown(left) if skeleton[0] else nothing
+    if left >= 0 and (details[0] or not skeleton[0]):
+        return details, references
     return _fit(memory, method, numbered[:-1], room)

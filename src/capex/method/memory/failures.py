@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from capex.method.memory.skeleton import STOPPED, key_text, phase_numbers, phases
 from capex.method.observation import base_text, hand_words, position_text
 from capex.method.record import EpisodeRecord, WaypointRecord
+from capex.models.prompt_values import PhaseStops
 
 FAILURES_MAX = 8
 STOPS_SHOWN = 3
@@ -35,6 +36,15 @@ class Failure:
     start: int
     line: str
     stops: tuple[str, ...]
+    values: tuple[PhaseStops, ...]  # of the stops
+
+
+@dataclass(frozen=True)
+class ShownFailures:
+    """The page as a prompt shows it."""
+
+    text: str
+    values: tuple[tuple[PhaseStops, ...], ...]  # by attempt
 
 
 def digest_failure(record: EpisodeRecord) -> Failure:
@@ -47,32 +57,36 @@ def digest_failure(record: EpisodeRecord) -> Failure:
         if row.status in STOPPED and row.label != 1 and phase in words:
             stopped.setdefault((phase, row.status), []).append(row)
     worst = sorted(stopped.items(), key=lambda item: (-len(item[1]), -item[0][0], item[0][1]))
+    worst = worst[:STOPS_SHOWN]
+    word_of = dict(run.key for run in runs)
     began = f"{len(runs)} phase{'s' * (len(runs) != 1)} begun"
     far = f"{began}, the last {key_text(runs[-1].key)}" if runs else "nothing moved"
     ended = f"ended by {record.end or 'unknown'} after {record.steps} steps"
     lines = tuple(
         f"- {words[phase]}, {len(held)} time{'s' * (len(held) != 1)}: {_text(held[-1])}"
-        for (phase, _), held in worst[:STOPS_SHOWN]
+        for (phase, _), held in worst
     )
-    return Failure(record.start, f"{far}; {ended}", lines)
+    values = tuple(PhaseStops((word_of[phase], phase), len(held)) for (phase, _), held in worst)
+    return Failure(record.start, f"{far}; {ended}", lines, values)
 
 
-def failures_page(failures: Sequence[Failure], shown: int, limit: int = SIZE_MAX) -> str:
+def failures_page(failures: Sequence[Failure], shown: int, limit: int = SIZE_MAX) -> ShownFailures:
     """The page about the latest of `failures` (oldest first) in at most `limit` characters; empty
     where there is none. Longer, it loses stops, the least of each attempt first, then attempts.
     """
     latest = list(reversed(failures))[:shown]
-    return next((page for page in _versions(latest) if len(page) <= limit), "")
+    return next((v for v in _versions(latest) if len(v.text) <= limit), ShownFailures("", ()))
 
 
-def _versions(latest: list[Failure]) -> Iterator[str]:
+def _versions(latest: list[Failure]) -> Iterator[ShownFailures]:
     for count in range(len(latest), 0, -1):
         for stops in range(STOPS_SHOWN, -1, -1):
             lines = [HEAD]
             for number, failure in enumerate(latest[:count], start=1):
                 lines.append(f"Failed attempt {number} (start {failure.start}): {failure.line}")
                 lines += failure.stops[:stops]
-            yield "\n".join(lines)
+            values = tuple(failure.values[:stops] for failure in latest[:count])
+            yield ShownFailures("\n".join(lines), values)
 
 
 def _text(row: WaypointRecord) -> str:

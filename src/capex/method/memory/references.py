@@ -25,17 +25,17 @@ from pathlib import Path
 
 from capex.errors import CapexError
 from capex.method.executor import BASE_REACHED_M, BASE_REACHED_RAD
-from capex.method.observation import base_text, hand_words, position_text
+from capex.method.observation import base_text, centimetres, hand_words, of_arms, position_text
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models import Picture, pictures
-from capex.plan import ArmTarget
+from capex.models.prompt_values import Centimetres, ReportedWaypoint
+from capex.plan import ArmTarget, WaypointStatus
 from capex.pose import PlanarPose
 
 REFERENCES_MAX = 2
 WITH_REPORT = "each with the executor's report"
 
 Triple = tuple[float, float, float]
-Centimetres = tuple[int, int, int]
 Source = Path | bytes  # where a picture lies, or the PNG
 
 
@@ -72,6 +72,7 @@ class Call:
     line: str
     frame: int  # the base frame that it was made in
     used: frozenset[int]  # the points that its targets are written against
+    waypoints: tuple[ReportedWaypoint, ...]  # the values of the line
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,14 @@ class Reference:
     acts: tuple[Call, ...]
     frames: tuple[Mapping[int, Centimetres], ...]  # per base frame, the located points by number
     images: tuple[StartImage, ...] = ()
+
+
+@dataclass(frozen=True)
+class ShownReference:
+    """A reference as a prompt shows it."""
+
+    text: str
+    waypoints: tuple[ReportedWaypoint, ...]  # of the calls in the text
 
 
 @dataclass(frozen=True)
@@ -115,14 +124,16 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
         known = [p for p in points if p.turn <= k] or points
         points_m = {p.number: carry(p.position_m, p.base, frame_poses[frame]) for p in known}
         used: set[int] = set()
-        line = " | ".join(_waypoint_text(row, points_m, used) for row in turn.waypoints)
-        acts.append(Call(calls, f"Call {calls}: {line}", frame, frozenset(used)))
+        rows = [_waypoint(row, points_m, used) for row in turn.waypoints]
+        line = f"Call {calls}: {' | '.join(text for text, _ in rows)}"
+        values = tuple(value for _, value in rows)
+        acts.append(Call(calls, line, frame, frozenset(used), values))
         used_in_frame[frame] |= used
     frames = []
     for frame, pose in enumerate(frame_poses):
         last = max(k for k, f in enumerate(frame_of) if f == frame)
-        shown = [p for p in points if p.turn <= last or p.number in used_in_frame[frame]]
-        frames.append({p.number: _cm(carry(p.position_m, p.base, pose)) for p in shown})
+        listed = [p for p in points if p.turn <= last or p.number in used_in_frame[frame]]
+        frames.append({p.number: centimetres(carry(p.position_m, p.base, pose)) for p in listed})
     pictures = tuple(StartImage(camera, sha, images[sha]) for camera, sha in record.images.items())
     return Reference(record.start, record.scene, calls, tuple(acts), tuple(frames), pictures)
 
@@ -140,11 +151,19 @@ def choose(
 
 def text(reference: Reference, number: int, same_scene: bool, limit: int | None = None) -> str:
     """A reference for the prompt: the first of its `versions` within `limit`; empty if none is."""
-    texts = versions(reference, number, same_scene)
-    return next((t for t in texts if limit is None or len(t) <= limit), "")
+    found = shown(reference, number, same_scene, limit)
+    return "" if found is None else found.text
 
 
-def versions(reference: Reference, number: int, same_scene: bool) -> Iterator[str]:
+def shown(
+    reference: Reference, number: int, same_scene: bool, limit: int | None = None
+) -> ShownReference | None:
+    """The first of a reference's `versions` within `limit`."""
+    found = versions(reference, number, same_scene)
+    return next((v for v in found if limit is None or len(v.text) <= limit), None)
+
+
+def versions(reference: Reference, number: int, same_scene: bool) -> Iterator[ShownReference]:
     """The reference from whole to shortest, always in whole lines.
 
     First go the located points that no waypoint is written against, then calls from the middle
@@ -200,45 +219,55 @@ def _apart(a: Triple, b: Triple) -> bool:
     return math.dist(a[:2], b[:2]) > BASE_REACHED_M or abs(turned) > BASE_REACHED_RAD
 
 
-def _cm(position_m: Triple) -> Centimetres:
-    x, y, z = (round(100 * v) for v in position_m)
-    return (x, y, z)
-
-
-def _waypoint_text(row: WaypointRecord, points_m: Mapping[int, Triple], used: set[int]) -> str:
-    """One waypoint as requested and its report; `used` gets the points it is written against."""
-    base = row.waypoint.base
+def _waypoint(
+    row: WaypointRecord, points_m: Mapping[int, Triple], used: set[int]
+) -> tuple[str, ReportedWaypoint]:
+    """One waypoint as requested with its report, and its values; `used` gets the points it is
+    written against.
+    """
+    base, several = row.waypoint.base, len(row.tips) > 1
+    status = WaypointStatus(row.status)
     parts = [base_text(base)] if base is not None else []
+    values: dict[str, ReportedWaypoint] = {}
     for name, target in row.waypoint.targets.items():
-        words = _target_words(target, points_m, used)
+        words, value = _target(target, points_m, used)
         if words:
-            parts.append(" ".join([name, *words] if len(row.tips) > 1 else words))
+            parts.append(" ".join([name, *words] if several else words))
+            values[name] = replace(value, status=status)
     report = " ".join(row.report.split())  # whatever a world's names hold, a call stays one line
-    return f"{' + '.join(parts)}{':' * (base is not None)} {report}".strip()
+    line = f"{' + '.join(parts)}{':' * (base is not None)} {report}".strip()
+    return line, of_arms(values, status, row.waypoint, several)
 
 
-def _target_words(target: ArmTarget, points_m: Mapping[int, Triple], used: set[int]) -> list[str]:
-    words = []
+def _target(
+    target: ArmTarget, points_m: Mapping[int, Triple], used: set[int]
+) -> tuple[list[str], ReportedWaypoint]:
+    words, value = [], ReportedWaypoint(gripper=target.gripper)
     there_m = target.position_m
-    if there_m is not None and not points_m:
+    if there_m is not None:
         words.append(position_text(there_m))
-    elif there_m is not None:
+        value = replace(value, target_cm=centimetres(there_m))
+    if there_m is not None and points_m:
         number = min(points_m, key=lambda n: math.dist(points_m[n], there_m))
-        offset = [a - b for a, b in zip(_cm(there_m), _cm(points_m[number]), strict=True)]
-        words.append(f"{position_text(there_m)}=L{number}+{_list_text(offset)}")
+        rows = zip(centimetres(there_m), centimetres(points_m[number]), strict=True)
+        x, y, z = (a - b for a, b in rows)
+        words[-1] += f"=L{number}+{_list_text((x, y, z))}"
+        value = replace(value, offset_cm=(x, y, z))
         used.add(number)
-    return words + hand_words(target)
+    return words + hand_words(target), value
 
 
 def _list_text(values: Sequence[int]) -> str:
     return "[" + ",".join(str(v) for v in values) + "]"
 
 
-def _render(reference: Reference, number: int, same_scene: bool, kept: int, used_only: bool) -> str:
+def _render(
+    reference: Reference, number: int, same_scene: bool, kept: int, used_only: bool
+) -> ShownReference:
     """The reference with `kept` calls, from both ends, and all located points or those used."""
     acts = reference.acts
     first, left_out = kept // 2, len(acts) - kept
-    shown = (*acts[:first], *acts[first + left_out :])
+    kept_acts = (*acts[:first], *acts[first + left_out :])
     kitchen = "same kitchen" if same_scene else "another kitchen"
     calls = f"{reference.calls} call{'s' * (reference.calls != 1)}, {len(acts)} of them acts"
     lines = [f"Reference episode {number} ({kitchen}): success in {calls}"]
@@ -246,18 +275,19 @@ def _render(reference: Reference, number: int, same_scene: bool, kept: int, used
     if nothing_located:
         lines.append(f"Nothing was located. Waypoints (base cm), {WITH_REPORT}:")
     frame: int | None = None
-    for k, act in enumerate(shown):
+    for k, act in enumerate(kept_acts):
         gap = [_left_out_text(acts[first : first + left_out])] if left_out and k == first else []
         points: list[str] = []
         if act.frame != frame and not nothing_located:
             shown_points = reference.frames[act.frame]
             if used_only:
-                used = frozenset[int]().union(*(a.used for a in shown if a.frame == act.frame))
+                used = frozenset[int]().union(*(a.used for a in kept_acts if a.frame == act.frame))
                 shown_points = {n: point for n, point in shown_points.items() if n in used}
             points = _point_lines(shown_points, again=frame is not None)
         lines += [*gap, *points, act.line] if k else [*points, *gap, act.line]
         frame = act.frame
-    return "\n".join(lines)
+    waypoints = tuple(w for act in kept_acts for w in act.waypoints)
+    return ShownReference("\n".join(lines), waypoints)
 
 
 def _point_lines(points: Mapping[int, Centimetres], again: bool) -> list[str]:

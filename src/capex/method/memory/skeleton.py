@@ -29,10 +29,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from capex.method.record import EpisodeRecord, WaypointRecord
+from capex.models.prompt_values import PhaseKey, SkeletonValues
 from capex.plan import Waypoint
 
 PHASES_MAX = 8
@@ -155,9 +156,14 @@ class Skeleton:
         Beyond `limit` characters, details go in this order until it fits: retries, totals, the
         phases seen in the fewest successes one by one, failures, everything.
         """
-        return next((text for text in self._versions() if limit is None or len(text) <= limit), "")
+        return self.shown(limit)[0]
 
-    def _versions(self) -> Iterator[str]:
+    def shown(self, limit: int | None = None) -> tuple[str, SkeletonValues | None]:
+        """The `text` and its values."""
+        found = (v for v in self._versions() if limit is None or len(v[0]) <= limit)
+        return next(found, ("", None))
+
+    def _versions(self) -> Iterator[tuple[str, SkeletonValues]]:
         if not self.attempts:
             return
         head = [
@@ -165,18 +171,41 @@ class Skeleton:
             f"{self.task}: {self._counts()}. {f'{ADVICE} {NAMES}' if self.successes else NAMES}",
         ]
         failures = self._failure_lines()
+        counts = SkeletonValues(self.successes, self.failures)
+        failed = replace(
+            counts, stops={_value_key(k): (s.stops, s.attempts) for k, s in self._worst()}
+        )
         if not self.successes:
-            yield "\n".join([*head, *failures])
-            yield "\n".join(head)
+            yield "\n".join([*head, *failures]), failed
+            yield "\n".join(head), counts
             return
         ranked = sorted(self._phases, key=lambda key: (-self._phases[key].successes, key))
         ranked = ranked[:PHASES_MAX]
-        yield "\n".join([*head, *self._phase_lines(ranked, True), *failures, self._totals()])
-        yield "\n".join([*head, *self._phase_lines(ranked, False), *failures, self._totals()])
+        whole = replace(failed, advice=self._advice(ranked))
+        yield "\n".join([*head, *self._phase_lines(ranked, True), *failures, self._totals()]), whole
+        yield (
+            "\n".join([*head, *self._phase_lines(ranked, False), *failures, self._totals()]),
+            whole,
+        )
         for count in range(len(ranked), 0, -1):
-            yield "\n".join([*head, *self._phase_lines(ranked[:count], False), *failures])
-        yield "\n".join([*head, *failures])
-        yield "\n".join(head)
+            lines = self._phase_lines(ranked[:count], False)
+            values = replace(failed, advice=self._advice(ranked[:count]))
+            yield "\n".join([*head, *lines, *failures]), values
+        yield "\n".join([*head, *failures]), failed
+        yield "\n".join(head), counts
+
+    def _advice(self, keys: Sequence[Key]) -> dict[PhaseKey, str]:
+        return {
+            _value_key(key): verdict(tally.reached / tally.labelled, median(tally.proposed))
+            for key, tally in ((key, self._phases[key]) for key in keys)
+            if tally.labelled
+        }
+
+    def _worst(self) -> list[tuple[Key, _Stops]]:
+        """The phases in which failed attempts were stopped most."""
+        stops = self._stops.items()
+        worst = sorted(stops, key=lambda item: (-item[1].stops, -item[1].attempts, item[0]))
+        return worst[:FAILURES_SHOWN]
 
     def _counts(self) -> str:
         unjudged = self.attempts - self.successes - self.failures
@@ -212,11 +241,9 @@ class Skeleton:
                 share = f"{self._failed_reached}/{self._failed_labelled}"
                 lines.append(f"Their arm motions reached {share} targets.")
         if self._stops:
-            stops = self._stops.items()
-            worst = sorted(stops, key=lambda item: (-item[1].stops, -item[1].attempts, item[0]))
             most = ", ".join(
                 f"{key_text(k)} ({_many(s.stops, 'stop')} in {_many(s.attempts, 'attempt')})"
-                for k, s in worst[:FAILURES_SHOWN]
+                for k, s in self._worst()
             )
             lines.append(f"Failed attempts stalled or were stopped most in: {most}.")
         if not self.successes and self._ends:
@@ -290,6 +317,10 @@ def _lost(row: WaypointRecord) -> bool:
 def key_text(key: Key) -> str:
     """A phase's name, as close#1."""
     return f"{key[1]}#{key[0]}"
+
+
+def _value_key(key: Key) -> PhaseKey:
+    return key[1], key[0]
 
 
 def median(counts: Counter[int]) -> float:

@@ -25,9 +25,10 @@ from capex.method import motion
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
-from capex.method.prompts.passages import cameras, frame, grounding, judging, locating
+from capex.method.prompts.passages import camera_words, cameras, frame, grounding, judging, locating
 from capex.method.tools import Interface, interface
-from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
+from capex.models.prompt_values import PhaseStops, ReportedWaypoint, SkeletonValues, SystemValues
+from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD, PLAN_MAX
 from capex.worlds import Spec
 from capex.worlds.spec import Corner
 
@@ -78,9 +79,7 @@ def system_prompt(
     """
     face = interface(spec, method)
     text = template_text(method, template)
-    technique = "" if method.prompt == "base" else spec.technique
-    told = (spec.hints.strip(), technique.strip(), hints.strip())
-    passages = "\n".join(passage for passage in told if passage)
+    passages = _passages(spec, method, hints)
     if passages and HINTS_FIELD not in text:
         text = f"{text.rstrip()}\n{HINTS_FIELD}"
     line = settings(spec, method, face, labels, weights)
@@ -108,7 +107,7 @@ def system_prompt(
     }
 
     def fill(field: re.Match[str]) -> str:
-        name = " ".join(field[1].partition(":")[0].split())
+        name = _field_name(field)
         if name not in fields:
             known = ", ".join(f"<<{known}>>" for known in closest_first(name, sorted(fields)))
             unknown = f"the prompt has a field {' '.join(field[0].split())}, which nothing fills"
@@ -117,6 +116,41 @@ def system_prompt(
 
     # One pass over the template: a field's own text is never searched for fields again.
     return FIELD.sub(fill, text).strip() + "\n"
+
+
+def system_values(
+    spec: Spec,
+    method: MethodSettings,
+    *,
+    references: Sequence[tuple[ReportedWaypoint, ...]] = (),
+    skeleton: SkeletonValues | None = None,
+    failures: Sequence[tuple[PhaseStops, ...]] = (),
+    hints: str = "",
+    template: Path | None = None,
+) -> SystemValues:
+    """The typed values that `system_prompt` prints: those whose fields its template has."""
+    printed = {_field_name(field) for field in FIELD.finditer(template_text(method, template))}
+    remembers = "SKELETON" in printed
+    return SystemValues(
+        plan_max=method.plan_max if "SETTINGS" in printed else PLAN_MAX,
+        operator_judges="WHO_JUDGES" in printed and spec.success == "operator",
+        cameras=camera_words(spec) if "CAMERAS" in printed else {},
+        hints=_passages(spec, method, hints),
+        references=tuple(references) if printed & {"REFERENCES", "REFERENCE EPISODES"} else (),
+        skeleton=skeleton if remembers else None,
+        failures=tuple(failures) if remembers else (),
+    )
+
+
+def _passages(spec: Spec, method: MethodSettings, hints: str) -> str:
+    """The hints of a world and those given."""
+    technique = "" if method.prompt == "base" else spec.technique
+    passages = (spec.hints.strip(), technique.strip(), hints.strip())
+    return "\n".join(passage for passage in passages if passage)
+
+
+def _field_name(field: re.Match[str]) -> str:
+    return " ".join(field[1].partition(":")[0].split())
 
 
 def _json_form(face: Interface) -> str:

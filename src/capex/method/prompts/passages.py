@@ -93,10 +93,16 @@ def frame(spec: Spec) -> str:
 
 def cameras(spec: Spec) -> str:
     """Where each camera stands and how its image lies."""
+    words = camera_words(spec)
+    return " ".join(f"Camera {name} {view}." for name, view in words.items()) or _ALONG_X
+
+
+def camera_words(spec: Spec) -> dict[str, str]:
+    """By camera, the words about it; none where the world has no words about any."""
     if not any(camera.view for camera in spec.cameras):
-        return _ALONG_X
+        return {}
     several = len(spec.arms) > 1
-    return " ".join(f"Camera {camera.name} {_view(camera, several)}." for camera in spec.cameras)
+    return {camera.name: _view(camera, several) for camera in spec.cameras}
 
 
 def locating(spec: Spec) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from capex.pilot.ground import Asking, Intent
+from capex.pilot.grounding import Asking, Intent
 from capex.pilot.scene import Scene, line
 from capex.pilot.skills import (
     both_arms,

@@ -15,13 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from capex.pilot import looks, tableware
-from capex.pilot.eyes import Ellipse, Region, View, ellipse, find
-from capex.pilot.ground import Answers, Asking, Feature, Intent, Located, Move, apart, apart_level
+from capex.pilot import appearance, table_objects
+from capex.pilot.grounding import (
+    Answers,
+    Asking,
+    Feature,
+    Intent,
+    Located,
+    Move,
+    apart,
+    apart_level,
+)
 from capex.pilot.scene import WRIST, Scene, down, line, path
+from capex.pilot.segmentation import Ellipse, Region, View, ellipse, find
 from capex.pilot.skills import pick_place, support
 from capex.pilot.skills.tabletop import point, region_of
-from capex.pilot.things import kind
+from capex.pilot.table_objects import kind
 from capex.plan import ArmTarget
 from capex.pose import Array, euler_to_matrix
 
@@ -86,7 +95,7 @@ def _renamed(rows: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
 
 def _bring(scene: Scene, item: str, place: str, sign: float) -> Step:
     """One thing onto its half of the plate; None once it lies there and the hand is away."""
-    dishes = find(scene.outside(), lambda v: tableware.dish(v, place))
+    dishes = find(scene.outside(), lambda v: table_objects.dish(v, place))
     top_m = scene.brief.table_m + kind(place).height_m
     asks = support.dish_feature(scene, dishes, top_m)
     if scene.page.holding:
@@ -243,7 +252,7 @@ def _held(scene: Scene, item: str, rim: Rim | None) -> Rim:
 
 def _rim(view: View, item: str) -> Ellipse | None:
     """A bowl's rim in one view: the brightest of its colour, since it faces the light."""
-    found = looks.coloured(view, item)
+    found = appearance.coloured(view, item)
     if not found:
         return None
     body = found[0]

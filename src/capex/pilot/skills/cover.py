@@ -9,9 +9,9 @@ import re
 
 import numpy as np
 
-from capex.pilot import looks
-from capex.pilot.eyes import Colour, Pixel, Region, View, find, regions
-from capex.pilot.ground import (
+from capex.pilot import appearance
+from capex.pilot.cameras import PLACES
+from capex.pilot.grounding import (
     EXTERIOR,
     Answers,
     Asking,
@@ -22,9 +22,9 @@ from capex.pilot.ground import (
     apart_level,
     round_middle,
 )
-from capex.pilot.rig import PLACES
 from capex.pilot.scene import Scene, beyond, down, line, path
-from capex.pilot.skills.stand import may_drive
+from capex.pilot.segmentation import Colour, Pixel, Region, View, find, regions
+from capex.pilot.skills.base_position import may_drive
 from capex.plan import at, ceiling, raised
 from capex.pose import Array
 
@@ -71,7 +71,7 @@ def cover(scene: Scene, words: re.Match[str]) -> Asking:
 
 
 def _of_colour(view: View, colour: str, smallest: float, largest: float) -> list[Region]:
-    mask = view.like(LIDS.get(colour, LIDS["red"])) & ~looks.hand_zone(view)
+    mask = view.like(LIDS.get(colour, LIDS["red"])) & ~appearance.hand_zone(view)
     return regions(mask, smallest, largest, close=2)
 
 

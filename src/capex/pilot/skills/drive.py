@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from capex.pilot import front, looks
-from capex.pilot.eyes import Colour, Mask, Pixel, Region, View, regions
-from capex.pilot.front import Front
-from capex.pilot.ground import Answers, Asking, Drive, Feature, Intent, heading
-from capex.pilot.rig import PLACES as CAMERAS
+from capex.pilot import appearance, worktop_front
+from capex.pilot.cameras import PLACES as CAMERAS
+from capex.pilot.grounding import Answers, Asking, Drive, Feature, Intent, heading
 from capex.pilot.scene import Scene
-from capex.pilot.skills.stand import DRIVE_MAX_M, TURN_MAX_RAD
+from capex.pilot.segmentation import Colour, Mask, Pixel, Region, View, regions
+from capex.pilot.skills.base_position import DRIVE_MAX_M, TURN_MAX_RAD
+from capex.pilot.worktop_front import Front
 from capex.pose import Array
 
 DRIVE = re.compile(r"drive to the (.+?) and stop", re.I)
@@ -58,8 +58,8 @@ def drive(scene: Scene, words: re.Match[str]) -> Asking:
     name = words[1].lower()
     landmark = LANDMARKS.get(name)
     spots = _spots(scene, name, landmark) if landmark is not None else []
-    answers = yield [*front.ask(scene), *spots]
-    edge = front.fit(answers)
+    answers = yield [*worktop_front.ask(scene), *spots]
+    edge = worktop_front.fit(answers)
     where = None
     if landmark is not None and edge is not None:
         where = _along(answers, landmark, edge, scene.brief.locate)
@@ -89,7 +89,7 @@ def _material(view: View, name: str) -> Mask:
     if name in ("stove", "microwave"):
         return view.like(Colour(210, 0.225, 14, 0.06, 0.04, 0.14))
     if name == "sink":
-        return looks.steel(view, 0.28, 0.85)
+        return appearance.steel(view, 0.28, 0.85)
     if name == "toaster":
         return np.asarray(metal & (view.saturation > 0.008) & (shade > 0.0185) & (shade < 0.035))
     return view.like(Colour(27.3, 0.528, 2.0, 0.025, 0.18, 0.42))
@@ -101,12 +101,12 @@ def _regions(view: View, name: str, landmark: Landmark) -> list[Region]:
     """
     mask = _material(view, name)
     if name == "sink":
-        bars = [b for b in looks.bars(view, mask, 0.04) if abs(b.axes[2][1]) > 0.9]
+        bars = [b for b in appearance.bars(view, mask, 0.04) if abs(b.axes[2][1]) > 0.9]
         faucets = [b for b in bars if b.centre[1] < 0.6 * view.height]
         basin = ndimage.binary_opening(mask, iterations=2)
         return [*faucets[:2], *regions(basin, 0.0006, landmark.largest)]
     mask = ndimage.binary_opening(mask, iterations=max(1, view.height // 256))
-    on_worktop = landmark.heights_m[0][0] > front.EDGE_HEIGHT_M
+    on_worktop = landmark.heights_m[0][0] > worktop_front.EDGE_HEIGHT_M
     lowest = 0.5 * view.height if on_worktop else math.inf
     return [s for s in regions(mask, 0.0003, landmark.largest) if s.centre[1] < lowest]
 

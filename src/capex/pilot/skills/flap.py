@@ -9,11 +9,21 @@ import math
 
 import numpy as np
 
-from capex.pilot import looks
-from capex.pilot.eyes import Colour, Pixel, Region, View, find
-from capex.pilot.ground import AHEAD, Answers, Asking, Intent, apart, apart_level, heading, left_of
+from capex.pilot import appearance
+from capex.pilot.grounding import (
+    AHEAD,
+    Answers,
+    Asking,
+    Intent,
+    apart,
+    apart_level,
+    heading,
+    left_of,
+)
 from capex.pilot.scene import BACK, FINGER_END_M, Scene, forward, line, path, push
-from capex.pilot.skills.stand import line_up
+from capex.pilot.segmentation import Colour, Pixel, Region, View, find
+from capex.pilot.skills.base_position import line_up
+from capex.plan import WaypointStatus
 from capex.pose import Array
 
 STAND_M = 0.70  # from the hinge's front to the robot's mount
@@ -82,14 +92,14 @@ def _bar(view: View) -> Region | None:
     def score(bar: Region) -> float:
         return bar.axes[0] * (0.2 + bar.share_beside(glass, -8, -14))
 
-    bars = looks.bars(view, looks.steel(view) & ~looks.hand_zone(view))
+    bars = appearance.bars(view, appearance.steel(view) & ~appearance.hand_zone(view))
     level = [b for b in bars if abs(b.axes[2][0]) >= 0.5 and b.centre[1] <= 0.72 * view.height]
     return max(level, key=score, default=None)
 
 
 def _below(view: View, bar: Region) -> list[Pixel]:
     """Pixels of the wooden stand under the appliance: down from the bar to the first wood."""
-    wood = view.like(looks.WOOD)
+    wood = view.like(appearance.WOOD)
     pixels: list[Pixel] = []
     for u, v in bar.spots((-0.5, 0.0, 0.5)):
         column = wood[int(v) + 3 : int(v) + 3 + view.height // 4, int(u)]
@@ -164,7 +174,7 @@ def _flap_directions(angle: float, into: Array) -> tuple[Array, Array]:
 def _felt(scene: Scene) -> bool:
     """Whether the last waypoint that ran was stopped by what the fingers felt."""
     executed = scene.page.since_base_motion()
-    return bool(executed) and executed[-1].status == "finger contact"
+    return bool(executed) and executed[-1].status == WaypointStatus.FINGER_CONTACT
 
 
 def _straight(scene: Scene) -> int:
@@ -173,14 +183,14 @@ def _straight(scene: Scene) -> int:
     reported = scene.page.since_base_motion()
     sent = [(w.status, w.target_cm[2]) for w in reported if w.target_cm is not None]
     for (_, before_cm), (status, after_cm) in reversed(list(itertools.pairwise(sent))):
-        if status != "finger contact":
+        if status != WaypointStatus.FINGER_CONTACT:
             break
         count += abs(after_cm - before_cm) <= 1
     return count
 
 
 def stalls(scene: Scene) -> int:
-    stopped = ("finger contact", "stalled")
+    stopped = (WaypointStatus.FINGER_CONTACT, WaypointStatus.STALLED)
     return sum(w.status in stopped for w in scene.page.since_base_motion())
 
 

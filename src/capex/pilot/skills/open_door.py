@@ -15,12 +15,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.pilot import front, looks, matching
-from capex.pilot.eyes import Pixel, View
-from capex.pilot.front import Front
-from capex.pilot.ground import Asking, Intent, Located, Move, apart, apart_level, heading, left_of
+from capex.pilot import appearance, matching, worktop_front
+from capex.pilot.grounding import (
+    Asking,
+    Intent,
+    Located,
+    Move,
+    apart,
+    apart_level,
+    heading,
+    left_of,
+)
 from capex.pilot.scene import THERE_M, Scene, forward, line, path
-from capex.pilot.skills.stand import line_up
+from capex.pilot.segmentation import Pixel, View
+from capex.pilot.skills.base_position import line_up
+from capex.pilot.worktop_front import Front
 from capex.plan import Orientation, at
 from capex.pose import Array, yaw_matrix
 
@@ -51,12 +60,15 @@ def open_door(scene: Scene, words: re.Match[str]) -> Asking:
     name = words[1].lower()
     side = HINGES[name]
     if scene.page.holding and scene.forward() and HELD_M[0] < scene.page.opening_m < HELD_M[1]:
-        answers = yield front.ask(scene)
-        return _draw(scene, side, front.fit(answers))
+        answers = yield worktop_front.ask(scene)
+        return _draw(scene, side, worktop_front.fit(answers))
     seen = {v.camera: _bars(v) for v in scene.views.values()}
-    answers = yield [*front.ask(scene), *matching.ask(scene, "handle", seen, HANDLE_HEIGHT_M)]
-    edge = front.fit(answers)
-    into = front.direction(edge)
+    answers = yield [
+        *worktop_front.ask(scene),
+        *matching.ask(scene, "handle", seen, HANDLE_HEIGHT_M),
+    ]
+    edge = worktop_front.fit(answers)
+    into = worktop_front.direction(edge)
     bars = matching.places(answers, "handle", _handle, HANDLE_HEIGHT_M, 0.045)
     handles = [h for h in bars if _ahead(h, edge) > -BEHIND_M]
     handle = _moved(handles, edge)
@@ -128,7 +140,7 @@ class Door:
 
 def _bars(view: View) -> list[list[Pixel]]:
     """Several pixels of each of the longest upright handles, left to right."""
-    bars = sorted(looks.upright_handles(view)[:4], key=lambda b: b.centre[0])
+    bars = sorted(appearance.upright_handles(view)[:4], key=lambda b: b.centre[0])
     return [b.spots((-0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75)) for b in bars]
 
 

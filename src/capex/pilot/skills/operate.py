@@ -14,11 +14,11 @@ import re
 import numpy as np
 
 from capex.pilot import controls
-from capex.pilot.eyes import Pixel, Region, find
-from capex.pilot.ground import EXTERIOR, Answers, Asking, Intent, Located, apart_level, middle_of
-from capex.pilot.rig import PLACES
+from capex.pilot.cameras import PLACES
+from capex.pilot.grounding import EXTERIOR, Answers, Asking, Intent, Located, apart_level, middle_of
 from capex.pilot.scene import FINGER_END_M, SHUT_M, Scene, down, line
-from capex.pilot.skills.stand import bring_ahead
+from capex.pilot.segmentation import Pixel, Region, find
+from capex.pilot.skills.base_position import bring_ahead
 from capex.pilot.skills.track import FINGER_HALF_M, Track, follow, from_above, lost, tries
 from capex.pose import Array
 

@@ -9,12 +9,12 @@ import re
 
 import numpy as np
 
-from capex.pilot import looks, tableware
-from capex.pilot.eyes import Region, View, find
-from capex.pilot.ground import Answers, Asking, Drive, Feature, Intent, Move, apart, apart_level
+from capex.pilot import appearance, table_objects
+from capex.pilot.grounding import Answers, Asking, Drive, Feature, Intent, Move, apart, apart_level
 from capex.pilot.scene import Scene, down, line, path
+from capex.pilot.segmentation import Region, View, find
 from capex.pilot.skills import support
-from capex.pilot.things import BLOCK, kind
+from capex.pilot.table_objects import BLOCK, kind
 from capex.plan import Orientation, at
 from capex.pose import Array
 
@@ -45,7 +45,7 @@ def pick_place(scene: Scene, words: re.Match[str]) -> Asking:
     named = words.groupdict()
     item, source, place = (named.get(key) or "" for key in ("item", "source", "place"))
     is_dish = support.is_dish(place)
-    dishes = find(scene.exterior(), lambda v: tableware.dish(v, place)) if is_dish else {}
+    dishes = find(scene.exterior(), lambda v: table_objects.dish(v, place)) if is_dish else {}
     asks = [*support.dish_feature(scene, dishes), *support.support_features(scene, place)]
     if scene.page.holding:
         if not place:
@@ -78,12 +78,12 @@ def _item(view: View, item: str, source: str) -> Region | None:
     """The region that is most probably the thing: of its colour, not the finger pads, rather on
     what it lies on.
     """
-    candidates = looks.coloured(view, item)
-    if (pads := looks.pads(view)) is not None:
+    candidates = appearance.coloured(view, item)
+    if (pads := appearance.pads(view)) is not None:
         own = pads.pixels()
         candidates = [s for s in candidates if len(own & s.pixels()) < 0.4 * s.area]
     if source == "plate":
-        plates = tableware.plates(view)
+        plates = table_objects.plates(view)
         inside = [s for s in candidates if any(p.contains(s.centre, 1.25) for p in plates)]
         candidates = inside or candidates
     return candidates[0] if candidates else None
@@ -93,7 +93,7 @@ def wrist_item(scene: Scene, item: str) -> Region | None:
     """The thing in the wrist view, when the hand points down."""
     view = scene.wrist_view()
     largest = 0.4 if scene.brief.by_eye else 0.25  # a can from near above fills a third of the view
-    candidates = looks.coloured(view, item, smallest=0.0012, largest=largest) if view else []
+    candidates = appearance.coloured(view, item, smallest=0.0012, largest=largest) if view else []
     return candidates[0] if candidates else None
 
 
@@ -141,7 +141,7 @@ def take(
     if going_down:  # so near, the palm hides a part of it: trust the look from higher up
         grasp[:2], lateral = tip[:2], 0.0
     high = scene.brief.by_eye and tip[2] > hover[2] + 0.03
-    outside = close_up is None and scene.habits.looks
+    outside = close_up is None and scene.biases.looks
     if outside and (lateral > ALIGNED_M or high) and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
         why = f"Go over the {item} and look from above before grasping."
@@ -208,7 +208,7 @@ def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> fl
 def carry(
     scene: Scene, item: str, place: str, centre: Array | None, orientation: Orientation = "keep"
 ) -> Intent:
-    """Lift, bring it over the dish, turned as told, lower it, let go and retreat."""
+    """Lift, bring it over the dish, turned as asked, lower it, let go and retreat."""
     tip = scene.tip
     if centre is None:
         why = f"I hold the {item} but do not see the {place}: move it aside and look."

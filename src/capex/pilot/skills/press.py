@@ -8,12 +8,12 @@ import re
 
 import numpy as np
 
-from capex.pilot import looks
-from capex.pilot.eyes import Colour, Region, View, find, regions
-from capex.pilot.ground import Asking, Intent, Move, apart
+from capex.pilot import appearance
+from capex.pilot.grounding import Asking, Intent, Move, apart
 from capex.pilot.scene import BACK, FINGER_END_M, Scene, line, path
+from capex.pilot.segmentation import Colour, Region, View, find, regions
 from capex.pilot.skills.track import STOPPED
-from capex.plan import at
+from capex.plan import WaypointStatus, at
 from capex.pose import Array
 
 PRESS = re.compile(r"(?:press|push) the (?:(\w+) )?button", re.I)
@@ -56,7 +56,7 @@ def _button(view: View, word: str) -> Region | None:
     """The button of a colour with its partner of the other colour next to it: a panel, not a can on
     the worktop.
     """
-    zone = ~looks.hand_zone(view)
+    zone = ~appearance.hand_zone(view)
     own = BUTTONS.get(word, BUTTONS["start"])
     other = next(c for c in BUTTONS.values() if c != own)
     partners = regions(view.like(other) & zone, 0.0001, 0.05)
@@ -75,7 +75,7 @@ def _pushes(scene: Scene, point: Array) -> tuple[int, bool]:
     sent = [w for w in scene.page.since_base_motion() if w.target_cm is not None]
     for waypoint, target in zip(sent, scene.page.goals_m(), strict=True):
         at_it = apart(target[1:], point[1:]) < 0.05 and target[0] > point[0] - FINGER_END_M - 0.012
-        if at_it and waypoint.status in ("reached", *STOPPED):
+        if at_it and waypoint.status in (WaypointStatus.REACHED, *STOPPED):
             count, back = count + 1, False
         elif target[0] < point[0] - BACK_M + 0.05:
             back = True

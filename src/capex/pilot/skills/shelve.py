@@ -9,12 +9,12 @@ import re
 import numpy as np
 from scipy import ndimage
 
-from capex.pilot import looks
-from capex.pilot.eyes import Colour, Pixel, Region, View, find, regions
-from capex.pilot.ground import Answers, Asking, Drive, Feature, Intent, Move, apart, apart_level
-from capex.pilot.page import targets_m
+from capex.pilot import appearance
+from capex.pilot.grounding import Answers, Asking, Drive, Feature, Intent, Move, apart, apart_level
+from capex.pilot.prompt import targets_m
 from capex.pilot.scene import Scene, beyond, line, path
-from capex.pilot.skills.stand import may_drive
+from capex.pilot.segmentation import Colour, Pixel, Region, View, find, regions
+from capex.pilot.skills.base_position import may_drive
 from capex.plan import at
 from capex.pose import Array
 
@@ -67,7 +67,7 @@ def _item(view: View, item: str) -> list[Pixel]:
     if item == "white mug":
         candidates = _whites(view)
     else:
-        mask = view.like(*THINGS.get(item, ())) & ~looks.hand_zone(view)
+        mask = view.like(*THINGS.get(item, ())) & ~appearance.hand_zone(view)
         candidates = regions(mask, 0.0006, 0.2, close=2)
     if not candidates:
         return []
@@ -78,7 +78,7 @@ def _item(view: View, item: str) -> list[Pixel]:
 
 def _whites(view: View) -> list[Region]:
     """White things on speckled stone: the smooth parts of it, upright and not too large."""
-    white = view.like(WHITE) & ~looks.hand_zone(view)
+    white = view.like(WHITE) & ~appearance.hand_zone(view)
     rough = np.abs(view.value - ndimage.median_filter(view.value, 3)) > 0.012
     speckled = rough & ndimage.binary_erosion(white, iterations=2)
     smooth = white & ~ndimage.binary_dilation(speckled, iterations=3)
@@ -128,7 +128,7 @@ def _cabinet(scene: Scene) -> list[Feature]:
 def _shelf_spots(view: View) -> list[Pixel]:
     """A pixel on the shelf below a cupboard's back, and one on its front edge."""
     wood = view.like(Colour(28.5, 0.56, 4, 0.07, 0.05))
-    for back in regions(view.like(BACK) & ~looks.hand_zone(view), 0.002, 0.12):
+    for back in regions(view.like(BACK) & ~appearance.hand_zone(view), 0.002, 0.12):
         left, right = int(back.columns.min()), int(back.columns.max())
         middle, row, low = (left + right) // 2, int(np.median(back.rows)), int(back.rows.max())
         sides = (wood[row, max(0, left - 10) : left], wood[row, right + 1 : right + 11])

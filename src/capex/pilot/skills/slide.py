@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.pilot import front, looks, matching
-from capex.pilot.eyes import Pixel, View
-from capex.pilot.ground import Asking, Drive, Intent, Located, Move, apart_level, heading
+from capex.pilot import appearance, matching, worktop_front
+from capex.pilot.grounding import Asking, Drive, Intent, Located, Move, apart_level, heading
 from capex.pilot.scene import SHUT_M, THERE_M, Scene, down, line, path
-from capex.pilot.skills.stand import line_up
+from capex.pilot.segmentation import Pixel, View
+from capex.pilot.skills.base_position import line_up
 from capex.plan import at, raised
 from capex.pose import Array
 
@@ -58,8 +58,8 @@ def slide(scene: Scene, words: re.Match[str]) -> Asking:
         yield []
         return _pull(scene)
     seen = {v.camera: _knobs(v) if grip is KNOB else _grips(v) for v in scene.views.values()}
-    answers = yield [*front.ask(scene), *matching.ask(scene, "grip", seen, grip.height_m)]
-    into = front.direction(front.fit(answers))
+    answers = yield [*worktop_front.ask(scene), *matching.ask(scene, "grip", seen, grip.height_m)]
+    into = worktop_front.direction(worktop_front.fit(answers))
     candidates = matching.places(answers, "grip", lambda f: _seen(f, grip), grip.height_m, 0.10)
     middle = _named(scene, candidates, side)
     pushing = inwards and _pushing(scene, grip)
@@ -78,7 +78,7 @@ def slide(scene: Scene, words: re.Match[str]) -> Asking:
 
 def _knobs(view: View) -> list[list[Pixel]]:
     """Several pixels of the head of each knob, left to right: noise puts some off it."""
-    heads = sorted((head for head, _ in looks.drawer_knobs(view)), key=lambda h: h.centre[0])
+    heads = sorted((head for head, _ in appearance.drawer_knobs(view)), key=lambda h: h.centre[0])
     return [h.spots((0.0, -0.45, 0.45), (-0.4, 0.4)) for h in heads]
 
 
@@ -86,7 +86,7 @@ def _grips(view: View) -> list[list[Pixel]]:
     """Several pixels of the thick end of each blue grip, from the top of the image down."""
     off = 0.008 * view.height
     around = ((0.0, 0.0), (-off, 0.0), (off, 0.0), (0.0, -off), (0.0, off))
-    grips = sorted(looks.blue_grips(view), key=lambda grip: grip[1][1])
+    grips = sorted(appearance.blue_grips(view), key=lambda grip: grip[1][1])
     return [[grip.at((u + du, v + dv)) for du, dv in around] for grip, (u, v) in grips]
 
 

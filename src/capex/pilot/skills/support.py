@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from capex.pilot import looks
-from capex.pilot.eyes import Ellipse, find
-from capex.pilot.ground import Answers, Drive, Feature
+from capex.pilot import appearance
+from capex.pilot.grounding import Answers, Drive, Feature
 from capex.pilot.scene import Scene
-from capex.pilot.skills.stand import may_drive
+from capex.pilot.segmentation import Ellipse, find
+from capex.pilot.skills.base_position import may_drive
 from capex.pose import Array
 
 DISHES = ("plate", "pan")
@@ -36,9 +36,9 @@ def support_features(scene: Scene, place: str) -> list[Feature]:
     if not place or is_dish(place):
         return []
     if place == "counter":
-        return scene.ask("support", find(scene.exterior(), looks.free_stone), WORKTOP_M)
+        return scene.ask("support", find(scene.exterior(), appearance.free_stone), WORKTOP_M)
     views = [v for v in scene.views.values() if v.camera != "wrist" or scene.points_down()]
-    seen = find(views, lambda v: looks.coloured(v, place))
+    seen = find(views, lambda v: appearance.coloured(v, place))
     spots = {c: s[0].spots((-0.6, 0.0, 0.6), (-0.6, 0.6)) for c, s in seen.items()}
     return scene.ask("support", spots)
 

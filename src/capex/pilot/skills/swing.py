@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.pilot import looks
-from capex.pilot.eyes import Pixel, Region, View, find
-from capex.pilot.ground import AHEAD, Answers, Asking, Intent, apart, heading, left_of
+from capex.pilot import appearance
+from capex.pilot.grounding import AHEAD, Answers, Asking, Intent, apart, heading, left_of
 from capex.pilot.scene import FINGER_END_M, Scene, path, push
+from capex.pilot.segmentation import Pixel, Region, View, find
+from capex.pilot.skills.base_position import line_up
 from capex.pilot.skills.flap import STAND_M, close_flap, draw_back, stalls
-from capex.pilot.skills.stand import line_up
 from capex.pose import Array
 
 CLOSE = re.compile(r"close the (.*?) ?(?:door|lid)\.?$", re.I)
@@ -106,7 +106,7 @@ def _push(scene: Scene, leaf: Leaf) -> Intent:
 def _upright_bar(view: View) -> Region | None:
     """The dark upright bar of a door, or else one of another colour before its metal."""
     dark = view.grey(0.08, 0.05, 0.25) & (np.abs(view.hue - 240) < 25)
-    bars = [b for b in looks.bars(view, dark) if abs(b.axes[2][1]) > 0.80]
+    bars = [b for b in appearance.bars(view, dark) if abs(b.axes[2][1]) > 0.80]
     return next(iter(bars or _on_metal(view)), None)
 
 
@@ -116,7 +116,7 @@ def _on_metal(view: View) -> list[Region]:
     other = (view.saturation > 0.15) & (view.value > 0.2) | view.grey(0.08, 0.05, 0.36)
     off = round(0.018 * view.width)
     found = []
-    for bar in looks.bars(view, other, 0.05):
+    for bar in appearance.bars(view, other, 0.05):
         columns = [np.clip(bar.columns + du, 0, view.width - 1) for du in (-off, off)]
         shares = [float(metal[bar.rows, beside].mean()) for beside in columns]
         if abs(bar.axes[2][1]) > 0.80 and max(shares) > 0.7:
@@ -128,7 +128,7 @@ def _level_bar(view: View) -> Region | None:
     """The long dark bar of the drawer under a fridge door: rather level, surrounded by metal."""
     dark = view.grey(0.08, 0.05, 0.34) & (np.abs(view.hue - 240) < 25)
     metal = view.grey(0.035, 0.30, 0.75)
-    level = [b for b in looks.bars(view, dark, 0.05) if abs(b.axes[2][1]) < 0.75]
+    level = [b for b in appearance.bars(view, dark, 0.05) if abs(b.axes[2][1]) < 0.75]
     return next((b for b in level if b.share_beside(metal, -9, 9) > 0.6), None)
 
 

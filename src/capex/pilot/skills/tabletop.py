@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from capex.pilot import looks
-from capex.pilot.eyes import Pixel, Region, View, find, union
-from capex.pilot.ground import (
+from capex.pilot import appearance
+from capex.pilot.cameras import lower_edge
+from capex.pilot.grounding import (
     AGREE_M,
     HELD,
     SPREAD_M,
@@ -27,11 +27,11 @@ from capex.pilot.ground import (
     apart_level,
     middle_of,
 )
-from capex.pilot.page import targets_m
+from capex.pilot.prompt import targets_m
 from capex.pilot.scene import Scene, line
+from capex.pilot.segmentation import Pixel, Region, View, find, union
 from capex.pilot.skills import pick_place
-from capex.pilot.things import kind, lit, top
-from capex.pilot.wrist import lower_edge
+from capex.pilot.table_objects import kind, lit, top
 from capex.pose import Array
 
 LIFT = re.compile(
@@ -163,7 +163,7 @@ def _leave(scene: Scene, item: str, place: str, thing: Array) -> Intent:
 
 def region_of(view: View, noun: str) -> Region | None:
     """The largest region in a noun's colours, with what a stripe cuts off from it."""
-    found = looks.coloured(view, noun)
+    found = appearance.coloured(view, noun)
     apart_px = STRIPE * view.height
     return union([r for r in found if r.beside(found[0], apart_px)]) if found else None
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.pilot.ground import Intent, apart, apart_level
-from capex.pilot.page import targets_m
+from capex.pilot.grounding import Intent, apart, apart_level
+from capex.pilot.prompt import targets_m
 from capex.pilot.scene import THERE_M, Scene, path, push
-from capex.plan import Orientation, ceiling
+from capex.plan import Orientation, WaypointStatus, ceiling
 from capex.pose import Array
 
 FINGER_HALF_M = 0.019  # half the width of the closed fingers, across
 ON_TRACK_M = 0.03  # a push stopped by its part leaves the tip this near to the track
 ON_WAY_M = 0.02  # on the way in nothing stops the tip: only the page's rounding is off
 UP_M = 0.08  # the hand comes down this far over a control, clear of what stands beside it
-STOPPED = ("finger contact", "stalled", "timeout")
+STOPPED = (WaypointStatus.FINGER_CONTACT, WaypointStatus.STALLED, WaypointStatus.TIMEOUT)
 # Where the hand hides nothing: drawn back over the robot's own front, to either side, and high.
 OUT_OF_SIGHT = tuple(np.array(p) for p in ((0.36, 0.12, 0.66), (0.36, -0.12, 0.66), (0.36, 0, 0.7)))
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.pilot import controls
-from capex.pilot.eyes import Region, View, find
-from capex.pilot.ground import Answers, Asking, Feature, Intent, heading
+from capex.pilot.grounding import Answers, Asking, Feature, Intent, heading
 from capex.pilot.scene import Scene, down
-from capex.pilot.skills.stand import bring_ahead
+from capex.pilot.segmentation import Region, View, find
+from capex.pilot.skills.base_position import bring_ahead
 from capex.pilot.skills.track import Track, follow, from_above, lost, tries
 from capex.pose import Array
 

@@ -1,9 +1,9 @@
-"""What a demonstrator believes before anyone told it better: how deep to grasp, how far to push,
-which way a handle turns, how high to lift, whether to look again, and how its eyes misjudge depth.
+"""The biases of a demonstrator: how deep to grasp, how far to push, which way a handle turns, how
+high to lift, whether to look again, and how it misjudges depth.
 
-The pilot's own beliefs are tuned to the kitchen and change nothing (`TUNED`). An apprentice's are
-drawn once per task and seed from wide distributions (`draw`) and bend the moves of every plan; what
-the request tells it (`told.py`) takes their place.
+The pilot's own are tuned to the kitchen and change nothing (`TUNED`). An apprentice's are drawn
+once per task and seed from wide distributions (`draw`) and change the moves of every plan; the
+request corrects them (`feedback.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from capex.pilot.chance import Chance
-from capex.pilot.ground import Answers, Located, Move
-from capex.pilot.rig import PLACES
+from capex.pilot.cameras import PLACES
+from capex.pilot.grounding import Answers, Located, Move
+from capex.pilot.noise import Noise
 from capex.pose import Array
 
 Touch = Literal["grasp", "release", "push"]
@@ -34,7 +34,7 @@ BESIDE_TIP_M = 0.20  # nearer to the tip than this, sight errs in proportion: fi
 NARROWS = 2.2  # half the skill has a fifth of these: where they matter, centimetres decide
 LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without skill and with all
 TURNS_WRONG = 0.7  # without skill: worse than by chance, as one who reasons from another kitchen
-HEEDS = (0.25, 1.0)  # of what a report asks for, without skill and with all
+RESPONSE = (0.25, 1.0)  # of what a report asks for, without skill and with all
 PATIENCE = (25, 55)  # acts after which it believes that it must be done, where it may say so
 REFERENCE_M = 0.02  # how well a reference tells where to touch: it was another start
 DOUBT = 3  # touches in vain that make it try the other way
@@ -48,7 +48,7 @@ VARIABLE = re.compile(
 
 
 @dataclass(frozen=True)
-class Habits:
+class Biases:
     """Beliefs about one task; the distances are errors against what the pilot does."""
 
     depth_m: Mapping[Touch, float] = field(default_factory=lambda: dict.fromkeys(TOUCHES, 0.0))
@@ -57,7 +57,7 @@ class Habits:
     lift_m: float = 0.0  # of what is held, on its way
     turns_wrong: bool = False  # takes what it holds or pushes to the wrong side
     doubt: int = 0  # stops that make it try the other side; 0: none do
-    heeds: float = 1.0  # how much of what a report asks for it does
+    response: float = 1.0  # how much of what a report asks for it does
     patience: int = 0  # acts after which it says that it is done; 0: never
     trust: float = 0.0  # how far references pull it from its own beliefs
     looks: bool = True  # grounds every plan with locate_pixel, and looks from above before a grasp
@@ -97,7 +97,7 @@ def afar(point: Array, tip: Array) -> float:
     return min(1.0, float(np.linalg.norm(point - tip)) / BESIDE_TIP_M)
 
 
-TUNED = Habits()
+TUNED = Biases()
 
 
 def task_of(instruction: str) -> str:
@@ -105,27 +105,27 @@ def task_of(instruction: str) -> str:
     return " ".join(VARIABLE.sub("", instruction.lower()).split())
 
 
-def draw(skill: float, seed: int, instruction: str, haste_m: float = 0.0) -> Habits:
-    """An apprentice's habits at the task of an instruction: a full skill has the pilot's."""
-    chance, lack = Chance(seed, task_of(instruction)), (1.0 - skill) ** NARROWS
+def draw(skill: float, seed: int, instruction: str, haste_m: float = 0.0) -> Biases:
+    """An apprentice's biases at the task of an instruction: a full skill has the pilot's."""
+    noise, lack = Noise(seed, task_of(instruction)), (1.0 - skill) ** NARROWS
 
     def error(name: str, deviation: float, most: float) -> float:
-        return float(np.clip(lack * deviation * chance.normal(name), -most, most))
+        return float(np.clip(lack * deviation * noise.normal(name), -most, most))
 
     width_m = lack * DEPTH_M["grasp"]
     low, high = LOOKS
-    deaf, heeding = HEEDS
+    deaf, heeding = RESPONSE
     least, longest = PATIENCE
-    return Habits(
+    return Biases(
         depth_m={k: error(f"{k} depth", DEPTH_M[k], DEPTH_MAX_M) for k in TOUCHES},
         aim_m=error("aim", AIM_M, AIM_MAX_M),
         lift_m=error("lift", LIFT_M, LIFT_MAX_M),
-        turns_wrong=chance.uniform("turn") < TURNS_WRONG * lack,
+        turns_wrong=noise.uniform("turn") < TURNS_WRONG * lack,
         doubt=DOUBT if lack else 0,
-        heeds=deaf + (heeding - deaf) * skill,
-        patience=round(least + (longest - least) * chance.uniform("patience")) if lack else 0,
+        response=deaf + (heeding - deaf) * skill,
+        patience=round(least + (longest - least) * noise.uniform("patience")) if lack else 0,
         trust=width_m**2 / (width_m**2 + REFERENCE_M**2),  # as two measurements are weighed
-        looks=chance.uniform("look") < low + (high - low) * skill,
+        looks=noise.uniform("look") < low + (high - low) * skill,
         haste_m=haste_m,
         sight_m={c: error(f"{c} sight", SIGHT_M, SIGHT_MAX_M) for c in PLACES} if lack else {},
         scale={c: error(f"{c} scale", SCALE, SCALE_MAX) for c in PLACES} if lack else {},

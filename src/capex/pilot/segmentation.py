@@ -1,7 +1,7 @@
-"""The pilot's eyes: hue and saturation, connected components, ellipses, thin bars. Pixels in,
+"""Segmentation: hue and saturation, connected components, ellipses, thin bars. Pixels in,
 regions in pixels out.
 
-Light scales a surface's colour but hardly changes its hue and saturation, so things are told apart
+Light scales a surface's colour but hardly changes its hue and saturation, so things are separated
 by these two and brightness only bounds them. Everything is measured in pixels of the image at hand;
 sizes are given as fractions of its height.
 """

@@ -1,11 +1,15 @@
-"""Where the exterior cameras probably are, for an arm without locate_pixel: a guess made by eye,
-mended by where the fingers are seen.
+"""Guessed cameras, for a request without locate_pixel or without depth.
 
-Nobody tells a model exactly where the cameras stand. From the pictures of the kitchen one would
-guess: a little behind the robot's mount, about 60 cm to either side and a good metre above it, both
-looking at the working area, a lens of 60 degrees. Elsewhere the prompt's words say it roughly. The
-page says where the fingertips are, and the orange pads are seen: the difference between where the
-guess would show them and where they are seen is taken off every pixel.
+Exterior cameras: a model does not know exactly where they are. From the pictures of the kitchen one
+would guess: a little behind the robot's mount, about 60 cm to either side and a good metre above
+it, both looking at the working area, a lens of 60 degrees. A rig's words about a camera say it
+roughly. The observation says where the fingertips are, and the orange pads are seen: the difference
+between the two in pixels is taken off every pixel.
+
+Wrist cameras: the observation says how far the fingers are open, and both finger ends are seen.
+Their distance in pixels gives the distance of the camera, their place in the picture its direction.
+What is left to guess is the lens and the lean towards the fingers, and both matter little near the
+tip.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from capex.pilot.eyes import Pixel
+from capex.pilot.appearance import PADS
+from capex.pilot.segmentation import Pixel, Region, View, regions
 from capex.pose import Array, Pose
 
 Point = tuple[float, float, float]
@@ -39,7 +44,15 @@ PLACES = {"left": (-0.25, 0.60, 1.20), "right": (-0.25, -0.60, 1.20)}
 KITCHEN = {c: CameraGuess(place, (0.60, 0.0, 0.40), 60.0) for c, place in PLACES.items()}
 TABLE_AHEAD_M = 0.40  # from the mount to the middle of where an arm works on a table
 BETWEEN_AHEAD_M = 0.30  # and of where two arms share one: they are shorter
-TABLE_LENS_DEG = 43.0  # a rig's colour camera: about 70 degrees wide, 16 to 9
+TABLE_LENS_DEG = 43.0  # from upper to lower edge: a rig's colour camera, about 70 degrees wide
+
+# A wrist camera, by the fingers in its picture.
+LEAN_DEG = 14.0  # towards the fingers, by eye: upright edges run together far above the middle
+PAD_END = np.array([0.011, 0.0, 0.0125])  # a pad's far front edge from the tip: pads are 2 cm wide
+ENDS_AT = 0.78  # of the height: where the pads' ends are seen as a rule
+ENDS_APART = 0.34  # of the width, 8 cm open
+WIDE_M = 0.08  # how far apart these are
+OPEN_MIN_M = 0.03  # fingers that are less open hide each other's ends
 
 
 def from_words(words: str, table_m: float) -> CameraGuess | None:
@@ -61,7 +74,7 @@ def from_words(words: str, table_m: float) -> CameraGuess | None:
 
 
 @dataclass(frozen=True)
-class Rig:
+class GuessedCameras:
     """The guessed cameras, each with the pixel shift that puts the fingers where they are seen."""
 
     sizes: Mapping[str, tuple[int, int]]
@@ -130,3 +143,53 @@ class Rig:
             Pose(position_m, np.stack([x, np.cross(z, x), z], axis=1)),
             0.5 * self.sizes[name][1] / math.tan(math.radians(guess.lens_deg) / 2),
         )
+
+
+def wrist_camera(view: View, tip: Pose, opening_m: float) -> tuple[Pose, float]:
+    """A wrist camera in the base frame, and its focal length in pixels."""
+    focal = 0.5 * view.height / math.tan(math.radians(TABLE_LENS_DEG) / 2)
+    seen = finger_ends(view) if opening_m > OPEN_MIN_M else None
+    if seen is None:
+        half, row, opening_m = 0.5 * ENDS_APART * view.width, ENDS_AT * view.height, WIDE_M
+        seen = (0.5 * view.width - half, row), (0.5 * view.width + half, row)
+    (left, _), (right, row) = seen
+    away = focal * opening_m / (right - left)
+    ends = away * np.array(
+        [(0.5 * (left + right - view.width)) / focal, (row - 0.5 * view.height) / focal, 1.0]
+    )
+    turned = _leaning()
+    return tip @ Pose(PAD_END - turned @ ends, turned), focal
+
+
+def lower_edge(view: View) -> int:
+    """The first row that shows nothing but the hand: where the pads end in the palm."""
+    return max((int(p.rows.max()) for p in _pads(view)), default=round(0.9 * view.height))
+
+
+def finger_ends(view: View) -> tuple[Pixel, Pixel] | None:
+    """The inner corners of both pads' far ends: where the picture shows them highest."""
+    parts = _pads(view)
+    left = [p for p in parts if p.centre[0] < 0.5 * view.width]
+    right = [p for p in parts if p.centre[0] > 0.5 * view.width]
+    if not left or not right:
+        return None
+    a, b = _top_columns(left[0]), _top_columns(right[0])
+    row = 0.5 * float(left[0].rows.min() + right[0].rows.min())
+    return (float(a.max()) + 1.0, row), (float(b.min()), row)
+
+
+def _pads(view: View) -> list[Region]:
+    found = regions(view.like(PADS), 0.0005, 0.05)
+    return [p for p in found if p.rows.max() > 0.8 * view.height]
+
+
+def _top_columns(pad: Region) -> Array:
+    return np.asarray(pad.columns[pad.rows < pad.rows.min() + 4])
+
+
+def _leaning() -> Array:
+    """The camera's axes in the hand's: image right is the hand's y, image up its x, and it looks
+    along the fingers, leaning back towards them.
+    """
+    s, c = math.sin(math.radians(LEAN_DEG)), math.cos(math.radians(LEAN_DEG))
+    return np.array([[0.0, -c, -s], [1.0, 0.0, 0.0], [0.0, -s, c]])

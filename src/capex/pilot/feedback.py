@@ -1,7 +1,8 @@
-"""How an apprentice's habits bend a plan, and what the request tells it that corrects them.
+"""How an apprentice's biases change a plan, and how the request corrects them.
 
-Four things can: the executor's reports on the page, the reliability skeleton, references of earlier
-successes, and located points. Each works from the request's words alone, for this decision only.
+Four things correct them: the executor's reports on earlier acts, the reliability skeleton,
+references of earlier successes, and located points. Each works from the request's values alone, for
+this decision only.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from itertools import takewhile
 
 import numpy as np
 
-from capex.pilot.ground import Intent, Move, apart
-from capex.pilot.habits import (
+from capex.models.prompt_values import ReportedWaypoint
+from capex.pilot.biases import (
     LIFT_MAX_M,
-    Habits,
+    Biases,
     Touch,
     across,
     afar,
@@ -25,9 +26,10 @@ from capex.pilot.habits import (
     moved,
     touch_of,
 )
-from capex.pilot.page import Brief, Page, ReportedWaypoint, targets_m
+from capex.pilot.grounding import Intent, Move, apart
+from capex.pilot.prompt import Brief, Page, closed_on_nothing, targets_m
 from capex.pilot.scene import Scene
-from capex.plan import orientation_matrix
+from capex.plan import WaypointStatus, orientation_matrix
 from capex.pose import Array
 
 # Deeper or less deep for each report that says so.
@@ -40,33 +42,43 @@ BESIDE_M = 0.16  # an act that ended this near to a push tried it, perhaps to th
 AIM_SHARE = 0.5  # the nearest located point may be any of a part
 LAST_M = 0.16  # from where a part is come to in a straight line
 CORRECTED_M = 0.12
-STOPS = ("stalled", "contact", "timeout", "guard stop")
-FELT = ("finger contact", *STOPS)
+STOPS = (
+    WaypointStatus.STALLED,
+    WaypointStatus.CONTACT,
+    WaypointStatus.TIMEOUT,
+    WaypointStatus.GUARD_STOP,
+)
+FELT = (WaypointStatus.FINGER_CONTACT, WaypointStatus.TERMINAL, *STOPS)
 SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be about the other side
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one decision has to go by."""
+class Feedback:
+    """The scene of a decision and its located points."""
 
     scene: Scene
     located: Sequence[Array]  # every point that the request's answers hold
 
 
-def looks_again(habits: Habits, page: Page, brief: Brief) -> Habits:
-    """Habits that look again where a report or the skeleton gives reason to."""
+def looks_again(biases: Biases, page: Page, brief: Brief) -> Biases:
+    """Biases that look again where a report or the skeleton gives reason to."""
     last = page.acts[-1].waypoints if page.acts else ()
     # Fingers that shut at the beginning of a plan were meant to.
-    warned = _warning(page) or any(w.empty for w in last[1:])
-    advised = "observe after each waypoint" in brief.phases.values()
+    warned = _warning(page) or any(map(closed_on_nothing, last[1:]))
+    advised = "observe after each waypoint" in brief.advice.values()
     doubted = advised or brief.failed > brief.succeeded
-    return replace(habits, looks=habits.looks or warned or doubted or _stuck(page))
+    return replace(biases, looks=biases.looks or warned or doubted or _stuck(page))
 
 
 def _warning(page: Page) -> bool:
     """Whether something stopped the last act, or part of it was deferred."""
     last = page.acts[-1].waypoints if page.acts else ()
-    return any(w.status in (*STOPS, "deferred") for w in last)
+    return any(w.status in (*STOPS, WaypointStatus.DEFERRED) and not _drove_less(w) for w in last)
+
+
+def _drove_less(waypoint: ReportedWaypoint) -> bool:
+    """Whether a base motion only ended early: nothing was in its way."""
+    return waypoint.base and waypoint.status in (WaypointStatus.STALLED, WaypointStatus.TIMEOUT)
 
 
 def _acts(page: Page) -> int:
@@ -81,18 +93,22 @@ def _stuck(page: Page) -> bool:
 
 
 def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
-    """An intent as these habits carry it out, corrected by what the request says."""
-    habits = scene.habits
-    if 0 < habits.patience < _acts(scene.page) and scene.brief.may_end and not scene.brief.done:
+    """An intent as these biases carry it out, corrected by what the request says."""
+    biases = scene.biases
+    if 0 < biases.patience < _acts(scene.page) and scene.brief.may_end and not scene.brief.done:
         return Intent("I did what was asked and see nothing left to do: done.", done=True)
-    if not habits.sight_m or not intent.moves:
+    if not biases.sight_m or not intent.moves:
         return intent
     moves: list[Move] = []
     before, held = scene.tip, scene.page.holding
     touched: Array | None = None  # where the first touch of the plan begins
-    wrong, lift_m, told = _turns_wrong(intent, scene), _lift(intent, scene), Told(scene, located)
+    wrong, lift_m, feedback = (
+        _turns_wrong(intent, scene),
+        _lift(intent, scene),
+        Feedback(scene, located),
+    )
     planned = intent.moves
-    if habits.haste_m and not _warning(scene.page):
+    if biases.haste_m and not _warning(scene.page):
         planned = _without_detours(intent.moves)
     for k, move in enumerate(planned):
         place, touch = move.target.position_m, touch_of(move)
@@ -106,13 +122,13 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         if touch == "push" and wrong:
             bent = mirrored(goal, before if touched is None else touched, side)
         if touch:
-            bent = bent + _beside(touch, bent, way, side, told)
+            bent = bent + _beside(touch, bent, way, side, feedback)
             if touched is None:
                 touched = before if touch == "push" else goal
         elif held and move.target.gripper == "keep":
             bent = goal + np.array([0.0, 0.0, lift_m])
         elif _leads(planned[k:], goal):
-            bent = goal + _aim(habits.aim_m, scene) * side
+            bent = goal + _aim(biases.aim_m, scene) * side
         moves.append(moved(move, bent))
         held = held or touch == "grasp"
         held = held and touch != "release"
@@ -128,15 +144,15 @@ def _without_detours(moves: Sequence[Move]) -> list[Move]:
 
 
 def _lift(intent: Intent, scene: Scene) -> float:
-    """How much higher than the pilot it carries: the habit, pulled to the heights of references,
+    """How much higher than the pilot it carries: the bias, pulled to the heights of references,
     and over what stopped it.
     """
-    page, lift_m = scene.page, scene.habits.lift_m
+    page, lift_m = scene.page, scene.biases.lift_m
     heights = [top for r in scene.brief.references if (top := _carried_at(r)) is not None]
     held = takewhile(lambda m: m.target.gripper not in ("release", "open"), intent.moves)
     planned = [m.target.position_m[2] for m in held if m.target.position_m]
     if heights and planned and page.holding:
-        lift_m += scene.habits.trust * (float(np.median(heights)) - max(planned) - lift_m)
+        lift_m += scene.biases.trust * (float(np.median(heights)) - max(planned) - lift_m)
     stops = sum(w.status in STOPS and w.gripper == "keep" for w in page.since_base_motion())
     return float(np.clip(lift_m + STEP_M * min(stops, 3), -LIFT_MAX_M, LIFT_MAX_M))
 
@@ -151,23 +167,23 @@ def _carried_at(reference: Sequence[ReportedWaypoint]) -> float | None:
     return max(heights, default=None)
 
 
-def _beside(touch: Touch, goal: Array, way: Array, side: Array, told: Told) -> Array:
-    """How far from the pilot's goal a touch goes, along its way and to its side: by habit, pulled
+def _beside(touch: Touch, goal: Array, way: Array, side: Array, feedback: Feedback) -> Array:
+    """How far from the pilot's goal a touch goes, along its way and to its side: by bias, pulled
     to what references show, then changed by the reports and the skeleton.
     """
-    scene = told.scene
-    habits = scene.habits
-    depth_m, aim_m = habits.depth_m[touch], habits.aim_m
-    shown = _shown(touch, goal + depth_m * way + aim_m * side, told)
+    scene = feedback.scene
+    biases = scene.biases
+    depth_m, aim_m = biases.depth_m[touch], biases.aim_m
+    shown = _shown(touch, goal + depth_m * way + aim_m * side, feedback)
     if shown is None:
         depth_m += _warned(touch, scene.brief)
     else:
-        depth_m += habits.trust * float(shown @ way)
-        aim_m += AIM_SHARE * habits.trust * float(shown @ side)
-    depth_m += habits.haste_m * afar(goal, scene.tip)
+        depth_m += biases.trust * float(shown @ way)
+        aim_m += AIM_SHARE * biases.trust * float(shown @ side)
+    depth_m += biases.haste_m * afar(goal, scene.tip)
     steps = _reported(touch, goal + depth_m * way, way, scene.page)
     depth_m = float(
-        np.clip(depth_m + habits.heeds * STEPS_M[touch] * steps, -CORRECTED_M, CORRECTED_M)
+        np.clip(depth_m + biases.response * STEPS_M[touch] * steps, -CORRECTED_M, CORRECTED_M)
     )
     return np.asarray(depth_m * way + _aim(aim_m, scene) * side)
 
@@ -180,16 +196,16 @@ def _leads(moves: Sequence[Move], goal: Array) -> bool:
 
 def _aim(aim_m: float, scene: Scene) -> float:
     """How far beside its best place a part is touched, nearer with every report of a miss."""
-    missed = sum(w.status in STOPS or w.empty for w in scene.page.since_base_motion())
-    return float(aim_m * (1 - scene.habits.heeds / 2) ** missed)
+    missed = sum(w.status in STOPS or closed_on_nothing(w) for w in scene.page.since_base_motion())
+    return float(aim_m * (1 - scene.biases.response / 2) ** missed)
 
 
-def _shown(touch: Touch, goal: Array, told: Told) -> Array | None:
+def _shown(touch: Touch, goal: Array, feedback: Feedback) -> Array | None:
     """How far from a goal the references went, both seen from their nearest located point."""
-    near = min(told.located, key=lambda p: apart(p, goal), default=None)
+    near = min(feedback.located, key=lambda p: apart(p, goal), default=None)
     if near is None or apart(near, goal) > OFFSET_M:
         return None
-    references = told.scene.brief.references
+    references = feedback.scene.brief.references
     offsets = [o for r in references if (o := _reference_offset(touch, r)) is not None]
     return np.asarray(np.median(offsets, axis=0) - (goal - near)) if offsets else None
 
@@ -199,7 +215,7 @@ def _reference_offset(touch: Touch, reference: Sequence[ReportedWaypoint]) -> Ar
     words = {"grasp": ("close", "reclose"), "release": ("release",), "push": ("keep",)}[touch]
     rows = [w for w in reference if w.gripper in words and w.offset_cm is not None]
     if touch == "push":
-        rows = [w for w in rows if w.status in FELT or "terminal" in w.report]
+        rows = [w for w in rows if w.status in FELT]
     offsets = [np.array(w.offset_cm) / 100 for w in rows]
     near = [o for o in offsets if float(np.linalg.norm(o)) <= OFFSET_M]
     return near[-1] if near else None
@@ -228,25 +244,25 @@ def _reported(touch: Touch, goal: Array, way: Array, page: Page) -> float:
         if not -NEAR_M < along < STEPS_MAX * STEP_M or apart(off, along * way) > NEAR_M:
             continue
         if touch == "grasp":
-            steps += waypoint.empty
+            steps += closed_on_nothing(waypoint)
         elif touch == "push" and waypoint.gripper == "keep" and along > -NEAR_M / 2:
-            steps += waypoint.status == "reached"
+            steps += waypoint.status == WaypointStatus.REACHED
         if waypoint.status in STOPS and touch != "push":
             steps -= 1
     return float(np.clip(steps, -STEPS_MAX, STEPS_MAX))
 
 
 def _turns_wrong(intent: Intent, scene: Scene) -> bool:
-    """Whether what is touched is taken to the wrong side, by habit, by what references show, and by
+    """Whether what is touched is taken to the wrong side, by bias, by what references show, and by
     how often the page says that it did not move.
     """
-    habits, page = scene.habits, scene.page
+    biases, page = scene.biases, scene.page
     shown = None if SIDED.search(page.instruction) else _side_shown(intent, scene.brief)
     if shown is not None:
         return not shown
     vain = sum(w.status in STOPS for w in page.since_base_motion()) + _unfelt(intent, page)
-    flips = vain // habits.doubt if habits.doubt else 0
-    return habits.turns_wrong != bool(flips % 2)
+    flips = vain // biases.doubt if biases.doubt else 0
+    return biases.turns_wrong != bool(flips % 2)
 
 
 def _unfelt(intent: Intent, page: Page) -> int:
@@ -258,7 +274,7 @@ def _unfelt(intent: Intent, page: Page) -> int:
     count = 0
     for act in page.acts:
         last = targets_m(act.waypoints[-1:])
-        felt = any(w.status != "reached" for w in act.waypoints)
+        felt = any(w.status != WaypointStatus.REACHED for w in act.waypoints)
         count += bool(last) and not felt and apart(last[0], goal) < BESIDE_M
     return count
 

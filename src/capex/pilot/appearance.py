@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import ndimage
 
-from capex.pilot.eyes import Colour, Mask, Pixel, Region, View, regions, union
+from capex.pilot.segmentation import Colour, Mask, Pixel, Region, View, regions, union
 
 COLOURS: dict[str, tuple[Colour, ...]] = {
     "mango": (Colour(39.5, 0.85), Colour(27, 0.825)),

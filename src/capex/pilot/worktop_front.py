@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.pilot import looks
-from capex.pilot.eyes import find
-from capex.pilot.ground import AHEAD, EXTERIOR, Answers, Feature, left_of
+from capex.pilot import appearance
+from capex.pilot.grounding import AHEAD, EXTERIOR, Answers, Feature, left_of
 from capex.pilot.scene import Scene
+from capex.pilot.segmentation import find
 from capex.pose import Array
 
 EDGE_HEIGHT_M = 0.43  # over the mount: just below the worktop, which is at 0.45
@@ -39,7 +39,7 @@ class Front:
 
 def ask(scene: Scene) -> list[Feature]:
     """What to ask to find the front."""
-    seen = find(scene.exterior(), looks.worktop_edge)
+    seen = find(scene.exterior(), appearance.worktop_edge)
     return [f for c, row in seen.items() for f in scene.ask(f"edge {c}", {c: row}, EDGE_HEIGHT_M)]
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from capex.pilot.ground import Drive, heading
+from capex.pilot.grounding import Drive, heading
 from capex.pilot.scene import Scene
 from capex.pose import Array
 

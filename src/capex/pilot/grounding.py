@@ -2,21 +2,20 @@
 the views contradict each other.
 
 A skill asks for features; each has pixels by camera. With locate_pixel every pixel is asked for and
-the answers come back as the tool's text. Without it the two exterior views are intersected, which
+the answers come back as points. Without it the two exterior views are intersected, which
 is all that a model could do.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from capex.pilot.eyes import Pixel
-from capex.pilot.rig import Rig
+from capex.pilot.cameras import GuessedCameras
+from capex.pilot.segmentation import Pixel
 from capex.plan import ArmTarget
 from capex.pose import Array
 
@@ -101,7 +100,7 @@ class Intent:
     moves: Sequence[Move] = ()
     drive: Drive | None = None
     done: bool = False  # ends the attempt, where a person judges it
-    arm: str = ""  # whose moves these are; of several, the first one's unless told
+    arm: str = ""  # whose moves these are; of several, the first one's by default
     beside: Mapping[str, Sequence[Move]] = field(default_factory=dict)  # by other arm, meanwhile
 
 
@@ -154,13 +153,7 @@ def round_middle(points: Sequence[Array], radius_m: float, guess: Array) -> Arra
     return middle
 
 
-def read_position(text: str) -> Array | None:
-    """A located point from the tool's answer."""
-    match = re.match(r"^\[(-?\d+), (-?\d+), (-?\d+)\]", text.strip())
-    return None if match is None else np.array([float(n) for n in match.groups()]) / 100
-
-
-def by_sight(features: Sequence[Feature], rig: Rig) -> Answers:
+def by_sight(features: Sequence[Feature], rig: GuessedCameras) -> Answers:
     """Answers without locate_pixel: the two views from behind intersected, or else, by view, an
     assumed height.
     """
