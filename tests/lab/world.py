@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from capex.errors import PhysicsDiverged, RigFault
 from capex.pose import Array
 from capex.worlds import Start, TaskInfo
+from capex.worlds.robots import RigEnv
 from toy import HOME_M, Toy, ToyEnv
 
 LIFT_CM = {
@@ -79,15 +81,40 @@ class LabEnv(ToyEnv):
     def record_frames(self, folder: Path) -> LabRecording:
         return LabRecording(folder)
 
-    def recover(self) -> None:
-        if NOT_CLEARED:
-            raise RigFault(NOT_CLEARED.pop())
-
     def success(self) -> bool | None:
         if self.toy.judge == "operator":
             return None
         return bool(self._x["left tip"][2] - HOME_M["left"][2] > LIFT_CM[self._task] / 100)
 
 
+class LabRig(LabEnv, RigEnv):
+    """The task of a robot, with the methods of one that is not there."""
+
+    def rig_process(self) -> tuple[str, int]:
+        return "lab", os.getpid()
+
+    def person_stops(self) -> list[dict[str, Any]]:
+        return []
+
+    def stop(self) -> None: ...
+
+    def recover(self) -> None:
+        if NOT_CLEARED:
+            raise RigFault(NOT_CLEARED.pop())
+
+    def brake(self) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def latest_images(self, cameras=None, size=None):
+        return self.observe(cameras, size)
+
+    def disconnect_behaviour(self) -> dict[str, str]:
+        return {}
+
+    def rig_notes(self) -> dict[str, Any]:
+        return {}
+
+
 def make(world: str, task: str) -> LabEnv:
-    return LabEnv(world, task)
+    return LabRig(world, task) if task == "robot" else LabEnv(world, task)

@@ -102,14 +102,13 @@ def test_a_key_stops_the_arms_while_they_move(tmp_path):
     ours, theirs = pty.openpty()
     stopped = threading.Event()
 
-    class Robot:
-        stop = staticmethod(stopped.set)
-
+    robot = lab.world.make("lab.world", "robot")
+    robot.stop = stopped.set
     with os.fdopen(theirs, "r") as terminal, closing(Keys(terminal)) as keys:
         operator = TerminalOperator(TerminalJudge("Ada", keys, Console(quiet=True), nullcontext))
         os.write(ours, b" ")  # of an earlier question
         time.sleep(0.1)
-        with operator.attend(Robot()) as ended:
+        with operator.attend(robot) as ended:
             time.sleep(0.3)
             assert not stopped.is_set()
             os.write(ours, b" ")

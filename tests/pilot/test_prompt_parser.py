@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from capex.method.hooks import Hooks
 
 from capex import models, worlds
+from capex.method.context import AttemptExtension, EpisodeContext
 from capex.method.demonstrator import run_episode
 from capex.method.executor import Outcome
 from capex.method.memory import Memory
@@ -46,6 +46,15 @@ class Tape:
         return reply
 
 
+class Resume(AttemptExtension):
+    def __init__(self, prefix: Prefix):
+        self._prefix = prefix
+
+    @property
+    def prefix(self) -> Prefix:
+        return self._prefix
+
+
 def kitchen(task, asked, chain=CHAIN, base=12, fork=False):
     """A chain with memory, the base method, and a fork of the chain's success."""
     env, memory = worlds.make(f"kitchen:{task}"), Memory()
@@ -56,8 +65,9 @@ def kitchen(task, asked, chain=CHAIN, base=12, fork=False):
             done = run_episode(env, Start(task, start), Tape(model, asked), limited, memory)
             memory.add(done.record, done.pictures)
             if fork and model is PILOT and done.record.success:
-                hooks = Hooks(prefix=Prefix(done.record, done.steps, len(done.record.turns)))
-                run_episode(env, Start(task, start), Tape(PILOT, asked), method, Memory(), hooks)
+                resume = Resume(Prefix(done.record, done.steps, len(done.record.turns)))
+                context = EpisodeContext(extensions=[resume])
+                run_episode(env, Start(task, start), Tape(PILOT, asked), method, Memory(), context)
         alone = preset("base", decisions=base, image_size=320)
         run_episode(env, Start(task, 1), Tape(PILOT, asked), alone, Memory())
     finally:

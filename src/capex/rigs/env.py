@@ -94,7 +94,7 @@ class RigFileEnv(Env):
         return registry.current(self._rig)
 
     def reset(self, start: Start) -> None:
-        """Move the arms home, grippers open. A person arranges the rest: `AttemptExtension.prepare`."""
+        """Move the arms home, grippers open. A person arranges the scene afterwards."""
         spec = self._spec
         if start.task != spec.task:
             raise CapexError(
