@@ -397,7 +397,9 @@ def _(case: Case, rng: random.Random) -> None:
         np.savez(out, **{"left.frame": np.arange(count)})
         case.write(frames / "index.npz", out.getvalue())
         case.world("gone.world")
-    for image in () if how in ("concat", "playlist", "large") else (case.episode / "images").iterdir():
+    for image in (
+        () if how in ("concat", "playlist", "large") else (case.episode / "images").iterdir()
+    ):
         case.write(image, _odd_picture(how, rng))
 
 
@@ -462,7 +464,7 @@ def _(case: Case, rng: random.Random) -> None:
         rows = 12 * 2**20
         values = pa.array(np.zeros(rows, rng.choice((np.int8, np.int64, np.float32))))
         names = schema.names if rng.random() < 0.3 else rng.sample(schema.names, 1)
-        pq.write_table(pa.table({name: values for name in names}), path)
+        pq.write_table(pa.table(dict.fromkeys(names, values)), path)
     else:
         kind = pa.int64()
         for _ in range(rng.choice((100, 400))):
@@ -520,7 +522,6 @@ def _(case: Case, rng: random.Random) -> None:
         case.write(pack / "images.npy", out.getvalue())
     else:
         case.write(pack / "images.npy", _header((10**9, 3, 10**4, 10**4, 3)))
-
 
 
 @forgery("dataset", "templates and paths")
@@ -832,7 +833,9 @@ def _add_notes(case: Case) -> None:
         chain / "unfinished" / "0007.jsonl": (e / "exchanges.jsonl").read_bytes(),
         chain / "unfinished" / "0007.times": (e / "exchange_times.jsonl").read_bytes(),
         chain / "invalid" / "0003-1" / "record.json": {
-            **case.read("record.json", e), "start": {"index": 3, "seed": 0}, "error": "x"
+            **case.read("record.json", e),
+            "start": {"index": 3, "seed": 0},
+            "error": "x",
         },
         chain / "invalid" / "0003-1" / "timing.json": (e / "timing.json").read_bytes(),
         chain / "invalid" / "0003-1" / "steps.npz": (e / "steps.npz").read_bytes(),
@@ -873,7 +876,9 @@ def _copy_with_secret(case: Case) -> Path:
     for path in copy.rglob("*"):
         if path.suffix in (".json", ".jsonl", ".html", ".csv", ".md", ".txt", ".driven"):
             text = path.read_text(errors="replace")
-            path.write_text(text.replace("icrowave", f"icrowave{SECRET}").replace('"x"', f'"{SECRET}"'))
+            path.write_text(
+                text.replace("icrowave", f"icrowave{SECRET}").replace('"x"', f'"{SECRET}"')
+            )
     return copy
 
 
@@ -924,9 +929,14 @@ def _odd_picture(how: str, rng: random.Random) -> bytes:
     if how == "large":
         Image.new("L", (5600, 5600)).save(out, "PNG")
     elif how == "wide":
-        Image.new("RGB", (16_000, 1)).save(out, form)
+        Image.new("RGB", rng.choice(((16_000, 1), (1, 16_000)))).save(out, form)
     elif how == "odd":
-        modes = {"PNG": "1 L LA P RGBA I I;16", "JPEG": "L CMYK", "WEBP": "RGBA", "TIFF": "F I CMYK"}
+        modes = {
+            "PNG": "1 L LA P RGBA I I;16",
+            "JPEG": "L CMYK",
+            "WEBP": "RGBA",
+            "TIFF": "F I CMYK",
+        }
         Image.new(rng.choice(modes[form].split()), (64, 64)).save(out, form)
     else:
         Image.new("RGB", (64, 64), (9, 9, 9)).save(out, form)
@@ -1112,13 +1122,24 @@ def commands(case: Case) -> Iterator[list[str]]:
             ["fork", thing, f"{CHAIN}/0@1", *forks],
             ["learn", thing, "--out", f"{out}/learn", "--seeds", "0", *once, *brief],
             ["repair", thing],
-            ["collect", "kitchen:TurnOnMicrowave", "--model", model, "--starts", "0", *cheap, thing],
+            [
+                "collect",
+                "kitchen:TurnOnMicrowave",
+                "--model",
+                model,
+                "--starts",
+                "0",
+                *cheap,
+                thing,
+            ],
             ["certify", thing, "--again"],
             ["judge", thing, "--by", "me"],
         ]
         kinds = sum(map(len, FORGERIES.values()))
         every = case.number < kinds and any(word in case.family for word in NAMING)
-        yield from slow if every else (slow[case.number % len(slow)], slow[(case.number + 5) % len(slow)])
+        yield from (
+            slow if every else (slow[case.number % len(slow)], slow[(case.number + 5) % len(slow)])
+        )
     elif case.kind in ("dataset", "hdf5"):
         yield ["dataset", "check", thing]
         yield ["dataset", "diff", thing, thing]
@@ -1296,9 +1317,15 @@ def visit(case: Case, tried: Tried) -> None:
         content = json.dumps(body).encode() if body else None
         request = urllib.request.Request(address + page, content, headers)
         try:
+            streams = page.startswith(
+                ("api/arrange/events", "api/arrange/scenes", "api/live/events")
+            )
             with urllib.request.urlopen(request, timeout=COMMAND_S) as answer:
-                streams = answer.headers.get("Content-Type", "").startswith("text/event-stream")
-                content = answer.read(200) if streams else answer.read()
+                content = b""
+                while line := answer.readline() if streams else answer.read():
+                    content += line
+                    if streams and line.startswith(b"data:"):
+                        break
                 print(f"{page}: {content[:2000]!r}", flush=True)
                 if SECRET.encode() in content:
                     print(SECRET)

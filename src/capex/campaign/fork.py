@@ -41,6 +41,7 @@ from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_ep
 from capex.run.forks import FORM, TIMES_MAX, Fork, SavedState, find_state, fork_number, parse_state
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, SPEND, Chain, find_run
+from capex.untrusted import read_bytes
 from capex.worlds import Env, Start
 
 # Of a campaign these mean nothing to forks: their starts, tasks and order are their origins'.
@@ -195,7 +196,7 @@ class _Finder:
             raise CapexError(
                 f"{folder} was recorded as {then}; this version of the world has {now}"
             )
-        sha256 = hashlib.sha256((folder / "record.json").read_bytes()).hexdigest()
+        sha256 = hashlib.sha256(read_bytes(folder / "record.json")).hexdigest()
         return Origin(state, episode, self._memory(episode), sha256)
 
     def close(self) -> None:

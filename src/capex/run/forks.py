@@ -92,6 +92,10 @@ def fork_of(record: EpisodeRecord) -> Fork | None:
 def read_fork(told: Mapping[str, Any], record: EpisodeRecord) -> Fork:
     """What a record says of its origin, checked."""
     fork = Fork(**{name: told[name] for name in Fork.__dataclass_fields__})
+    for name in ("run", "chain"):
+        value = getattr(fork, name)
+        if not isinstance(value, str) or Path(value).name != value:
+            raise ValueError(f"the {name} of a fork is {str(value)[:80]!r}; a name is right")
     for name in ("episode", "decision", "step", "state", "repetition", "seed"):
         require_count(f"{name} of a fork", getattr(fork, name))
     if not 1 <= fork.decision <= max(1, len(record.turns) + 1) or fork.step > record.steps:

@@ -35,7 +35,7 @@ from capex.run.forks import Fork, fork_of
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
-from capex.untrusted import read_bytes, require_plain
+from capex.untrusted import damage, read_bytes, require_plain
 
 DIGESTED = ("record.json", STEPS)
 TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
@@ -264,7 +264,7 @@ def read_record(episode: Path) -> EpisodeRecord:
     holds.
     """
     path = episode / "record.json"
-    with _damage(path):
+    with damage(path):
         return from_json(read_json(path))
 
 
@@ -310,10 +310,10 @@ def _load_whole(chain: str, folder: Path, index: int) -> LoadedEpisode:
 
 
 def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
-    with _damage(folder):
+    with damage(folder):
         require_plain(folder)
     record = read_record(folder)
-    with _damage(folder / "record.json"):
+    with damage(folder / "record.json"):
         fork = fork_of(record)
     if (told := record.start if fork is None else fork.number) != index:
         what = "start" if fork is None else "fork"
@@ -325,7 +325,7 @@ def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
 def read_invalid(folder: Path) -> InvalidAttempt:
     """An attempt that an error or a verdict invalidated; DamagedFile like `read_record`."""
     path = folder / "record.json"
-    with _damage(path):
+    with damage(path):
         require_plain(folder)
         raw = read_json(path)
         require_count("start", raw["start"]["index"])
@@ -355,7 +355,7 @@ def readable(log: Path) -> bool:
     them.
     """
     try:
-        with _damage(log):
+        with damage(log):
             for recorded in read_requests(log, torn_end=True):
                 recorded.attempts()
     except DamagedFile:
@@ -365,23 +365,8 @@ def readable(log: Path) -> bool:
 
 def _read_timing(folder: Path) -> dict[str, Any]:
     path = folder / "timing.json"
-    with _damage(path):
+    with damage(path):
         timing = read_json(path)
         for name in TIMES:
             require_number(name, timing.get(name, 0.0))
         return timing
-
-
-@contextlib.contextmanager
-def _damage(path: Path) -> Iterator[None]:
-    """Whatever is wrong with a file of an attempt, as DamagedFile."""
-    try:
-        yield
-    except OSError as error:
-        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
-    except KeyError as error:
-        raise DamagedFile(path, f"it lacks {error}") from None
-    except ValueError as error:
-        raise DamagedFile(path, str(error)) from None
-    except (TypeError, AttributeError) as error:
-        raise DamagedFile(path, f"it garbles a field ({error})") from None

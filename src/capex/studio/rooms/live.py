@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from capex.run import requests
-from capex.run.files import TEMPORARY
 from capex.run.live import began, find_picture, read_events, screens, under_way, watch, watched_at
 from capex.run.requests import WORDS_MAX
 from capex.run.store import Chain, Run
@@ -65,7 +64,7 @@ def attempts(studio: Studio) -> list[dict[str, Any]]:
 
 def _under_way(chain: Chain) -> list[tuple[Path, int]]:
     found = []
-    for folder in chain.episodes_path.glob(f"{TEMPORARY}*-*"):
+    for folder in chain.under_way():
         index = folder.name.rpartition("-")[2]
         if index.isdecimal() and (folder / "live").is_dir():
             found.append((folder, int(index)))
