@@ -43,23 +43,49 @@ def encoder(cls: type, keys: Keys) -> Convert:
 
 
 def decoder(cls: type, keys: Keys) -> Convert:
-    """The inverse of encoder; numbers and texts are taken as they are. What cannot be read raises
+    """The inverse of encoder. What cannot be read, or is of another type than its field, raises
     KeyError, TypeError, ValueError or AttributeError.
     """
-    rows = _rows(cls, keys, decoder)
+    plain = get_type_hints(cls)
+    rows = [
+        (key, name, convert, _plain(plain.get(name)) if convert is None else None)
+        for key, name, convert in _rows(cls, keys, decoder)
+    ]
     check = getattr(cls, "__post_init__", None)
 
     def decode(data: Mapping[str, Any]) -> Any:
         made: Any = object.__new__(cls)
         values = made.__dict__  # the __init__ of a frozen dataclass would cost more than all else
-        for key, name, convert in rows:
+        for key, name, convert, right in rows:
             content = data if key == INLINE else data[key]
+            if right is not None and type(content) not in right:
+                raise _wrong(key, content, right)
             values[name] = content if convert is None else convert(content)
         if check is not None:
             check(made)
         return made
 
     return decode
+
+
+def _wrong(name: str, content: Any, right: frozenset[type]) -> TypeError:
+    kinds = " or ".join(sorted(kind.__name__ for kind in right))
+    return TypeError(f"{name} is {repr(content)[:80]}; {kinds} is right")
+
+
+def _plain(kind: Any) -> frozenset[type] | None:
+    """The types that a value of a kind has in JSON; None where any is right."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return frozenset(map(type, parts))
+    if origin in (Union, types.UnionType):
+        inner = [_plain(part) for part in parts]
+        return None if None in inner else frozenset().union(*(p for p in inner if p is not None))
+    if origin is Mapping:
+        return frozenset((dict,))
+    if kind is float:
+        return frozenset((float, int))
+    return frozenset((kind,)) if kind in (int, str, bool, types.NoneType) else None
 
 
 def _rows(
@@ -80,14 +106,16 @@ def _convert(kind: Any, keys: Keys, build: Callable[[type, Keys], Convert]) -> C
     if origin is Mapping:
         of = _convert(parts[1], keys, build)
         if of is None:
-            return dict if build is encoder else None
+            return dict if build is encoder else _each_plain(parts[1], dict)
         return lambda value: {name: of(v) for name, v in value.items()}
     if origin is tuple:
         whole: Convert = list if build is encoder else tuple
         if parts[-1] is not Ellipsis:
             return list if build is encoder else _three
         each = _convert(parts[0], keys, build)
-        return whole if each is None else lambda value: whole([each(v) for v in value])
+        if each is None:
+            return list if build is encoder else _each_plain(parts[0], tuple)
+        return lambda value: whole([each(v) for v in value])
     if origin in (Union, types.UnionType):
         converts = [(part, _convert(part, keys, build)) for part in parts]
         plain = tuple(str if get_origin(p) is Literal else p for p, c in converts if c is None)
@@ -95,6 +123,21 @@ def _convert(kind: Any, keys: Keys, build: Callable[[type, Keys], Convert]) -> C
             if convert is not None:
                 return _unless(plain, convert)
     return None
+
+
+def _each_plain(kind: Any, whole: type) -> Convert:
+    """Reads a list as a tuple, or an object, whose values are of a kind."""
+    right, given = _plain(kind), dict if whole is dict else (list, tuple)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, given):
+            raise _wrong("a field", value, frozenset((whole,)))
+        for content in value.values() if whole is dict else value:
+            if right is not None and type(content) not in right:
+                raise _wrong("a value", content, right)
+        return value if whole is dict else tuple(value)
+
+    return convert
 
 
 def _unless(plain: tuple[type, ...], convert: Convert) -> Convert:

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from capex.errors import DamagedFile
+from capex.method.codec import decoder
 from capex.models.pictures import encode_png
 from capex.run.files import now, read_json, whole_folder, write_bytes, write_json
 from capex.run.store import Chain
-from capex.untrusted import picture, read_bytes
+from capex.untrusted import damage, picture, read_bytes, require_plain
 from capex.worlds import Image
 
 ARRANGEMENTS = "arrangements"
@@ -53,6 +53,9 @@ class Match:
     notes: str = ""  # of whoever arranged
 
 
+_decode = decoder(Match, {})
+
+
 def made_by(chain: str) -> str:
     """The source of an arrangement that a chain's attempt made."""
     return f"first attempt of {chain}"
@@ -73,6 +76,7 @@ def find_arrangement(folder: Path, start: int) -> Arrangement | None:
 def read_arrangement(folder: Path) -> Arrangement:
     """A stored arrangement; DamagedFile where a part of it is missing."""
     note = folder / _NOTE
+    require_plain(folder)
     if not note.is_file():
         raise DamagedFile(note, "it is missing")
     images = {p.stem: p for p in sorted(folder.glob("*.png"))}
@@ -108,11 +112,10 @@ def read_match(episode_dir: Path) -> Match | None:
     path = episode_dir / MATCH / _MATCH_NOTE
     if not path.is_file():
         return None
-    raw: Mapping[str, Any] = read_json(path)
-    try:
-        return Match(**raw)
-    except TypeError as error:
-        raise DamagedFile(path, f"it is no match ({error})") from None
+    require_plain(path.parent)
+    with damage(path):
+        match: Match = _decode(read_json(path))
+        return match
 
 
 def read_image(path: Path) -> Image:

@@ -30,9 +30,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile, UnknownName
+from capex.method.codec import decoder
 from capex.models.exchanges import append
 from capex.run.files import now, read_json, remove_leftovers, write_bytes, write_json
-from capex.untrusted import lines, loads, read_bytes
+from capex.untrusted import damage, lines, loads, read_bytes
 
 REQUESTS, WHEEL = "requests", "wheel"
 WORDS_MAX = 500  # characters of a sentence to the model
@@ -208,6 +209,9 @@ class Wish:
     host: str = ""  # of the machine
 
 
+_decode_wish = decoder(Wish, {})
+
+
 def wish(run: Path, chain: str, start: int, wanted: Wish) -> None:
     """Ask to drive an attempt from its next decision on; returns when that is on disk, for the eyes
     of this user alone.
@@ -223,8 +227,9 @@ def take_wish(run: Path, chain: str, start: int) -> Wish | None:
     """Who wants to drive, once; None where nobody does."""
     path = _wish_file(run, chain, start)
     try:
-        asked = Wish(**read_json(path))
-    except (OSError, DamagedFile, TypeError):
+        with damage(path):
+            asked: Wish = _decode_wish(read_json(path))
+    except DamagedFile:
         return None
     path.unlink(missing_ok=True)
     return asked
