@@ -488,7 +488,7 @@ def _(case: Case, rng: random.Random) -> None:
     how = rng.choice(("large", "noise", "wide", "odd"))
     cell = {"bytes": _odd_picture(how, rng), "path": "x"}
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    cells = pa.array([cell] * table.num_rows, kind)
+    cells = pa.array([cell, *table[name].to_pylist()[1:]], kind)
     path.unlink()
     pq.write_table(table.set_column(table.column_names.index(name), name, cells), path)
 
@@ -1157,11 +1157,18 @@ def commands(case: Case) -> Iterator[list[str]]:
         yield ["report", str(good / "run"), "--out", thing, "--strips", "1"]
 
 
+def chain_of(case: Case) -> str:
+    """The name of the chain, which a forgery may have changed."""
+    chains = case.thing / "chains"
+    names = [] if chains.is_symlink() or not chains.is_dir() else os.listdir(chains)
+    return next(iter(sorted(names)), CHAIN).encode(errors="replace").decode()
+
+
 def pages(case: Case) -> Iterator[str]:
     """Addresses of the studio for a case."""
     q = urllib.parse.quote
     yield from ("api/studio", "api/campaigns", "api/live", "api/judge", "api/dataset", "api/drive")
-    chain = next((p.name for p in (case.thing / "chains").glob("*")), CHAIN)
+    chain = chain_of(case)
     at = f"run={q('thing')}&chain={q(chain)}"
     if case.kind == "run":
         yield f"api/campaigns/run?run={q('thing')}"
@@ -1189,7 +1196,7 @@ def pages(case: Case) -> Iterator[str]:
 
 def posts(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a page of the studio writes into a run."""
-    chain = next((p.name for p in (case.thing / "chains").glob("*")), CHAIN)
+    chain = chain_of(case)
     at = {"run": "thing", "chain": chain, "start": 1, "by": "me"}
     yield "api/live/ask", {**at, "what": "word", "words": "hello"}
     yield "api/live/ask", {**at, "what": "stop"}

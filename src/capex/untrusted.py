@@ -231,14 +231,16 @@ def fill(template: str, values: Mapping[str, str | int]) -> str:
 
 
 def picture(content: bytes | IO[bytes]) -> PillowImage.Image:
-    """A picture whose size was looked at and whose pixels are read; ValueError where it is none.
-    Only the formats that this package writes: others have decoders that start programs.
+    """A picture whose size was looked at and whose pixels are read; ValueError or OSError where it
+    is none. Only the formats that this package writes: others have decoders that start programs.
     """
     source = io.BytesIO(content) if isinstance(content, bytes) else content
     try:
         opened_picture = PillowImage.open(source, formats=PICTURES)
         require_pixels(*opened_picture.size)
         opened_picture.load()
+    except OSError:
+        raise
     except (PillowImage.DecompressionBombError, *FAULTS) as error:
         raise ValueError(_short(error)) from None
     return opened_picture

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import capex
+import runs
+from capex.campaign.status import read_status
 from capex.errors import CapexError
 from capex.method.record import EpisodeRecord
+from capex.run import load_run
 from capex.run.store import open_run
 
 STEPS = {"actions": np.zeros((2, 12))}
@@ -77,3 +80,50 @@ def test_importing_the_package_loads_nothing_heavy():
     code = "import sys, capex; print(sorted({'numpy', 'mujoco', 'rich', 'openai'} & set(sys.modules)), 'load_run' in dir(capex))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split("\n")[0] == "[] True"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda turn: turn.update(reasoning={"a": 1}),
+        lambda turn: turn.update(mended=[7]),
+        lambda turn: turn.update(located="somewhere"),
+        lambda turn: turn["waypoints"][0].update(report=None),
+        lambda turn: turn["waypoints"][0].update(steps=True),
+        lambda turn: turn["waypoints"][0].update(tips=[]),
+    ],
+)
+def test_a_field_of_a_record_of_another_type_is_damage(tmp_path, change):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    path = run.chains()[0].episode(0) / "record.json"
+    record = json.loads(path.read_text())
+    change(record["turns"][0])
+    path.write_text(json.dumps(record))
+    (damaged,) = load_run(run.path).damaged
+    assert "record.json is damaged" in damaged.reason
+
+
+@pytest.mark.parametrize("chain", ["../../outside", "/etc", "a/b", 7, ""])
+def test_a_fork_names_a_chain_and_no_path(tmp_path, chain):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    path = run.chains()[0].episode(0) / "record.json"
+    told = dict.fromkeys(("episode", "step", "state", "repetition", "seed"), 0)
+    fork = {"run": "first", "chain": chain, "decision": 1, **told}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fork": fork}))
+    (damaged,) = load_run(run.path).damaged
+    assert "the chain of a fork is" in damaged.reason
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        {"chains": {"x": 7}},
+        {"chains": {}, "unix_time": "now"},
+        {"chains": {}, "process": 10**400, "host": "here"},
+        {"chains": [], "unix_time": 4e9, "process": 1, "host": "h", "hours_left": 1},
+    ],
+)
+def test_a_note_of_what_runs_that_is_none_says_nothing(tmp_path, note):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    (run.path / "live.json").write_text(json.dumps(note))
+    assert not read_status(run.path).running

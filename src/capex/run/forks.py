@@ -94,7 +94,7 @@ def read_fork(told: Mapping[str, Any], record: EpisodeRecord) -> Fork:
     fork = Fork(**{name: told[name] for name in Fork.__dataclass_fields__})
     for name in ("run", "chain"):
         value = getattr(fork, name)
-        if not isinstance(value, str) or Path(value).name != value:
+        if not isinstance(value, str) or not value or Path(value).name != value:
             raise ValueError(f"the {name} of a fork is {str(value)[:80]!r}; a name is right")
     for name in ("episode", "decision", "step", "state", "repetition", "seed"):
         require_count(f"{name} of a fork", getattr(fork, name))

@@ -56,6 +56,9 @@ ACTION_NAMES = (
 BUFFERS = ("_dummy_variable", ".mask", ".memory_mask")  # no weights of ours
 
 
+NUMBERS_MOST = 2**26  # of one tensor; the largest has a tenth of that
+
+
 class Inert:
     """Replaces any class or function that a pickle names: keeps its state and does nothing."""
 
@@ -111,8 +114,8 @@ class SafeReader(pickle._Unpickler):
 def _rebuild_tensor(
     storage: Tensor, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any
 ) -> Tensor:
-    if math.prod(size) > storage.numel():  # a stride of 0 repeats a number without end
-        raise ValueError(f"a tensor of the shape {tuple(size)} holds {storage.numel()} numbers")
+    if math.prod(size) > NUMBERS_MOST:  # a stride of 0 repeats a number without end
+        raise ValueError(f"a tensor of the shape {tuple(size)} has too many numbers")
     return storage.as_strided(tuple(size), tuple(stride), offset)
 
 

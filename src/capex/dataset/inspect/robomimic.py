@@ -41,8 +41,8 @@ class Robomimic:
             try:
                 with damage(path):
                     entries.append(self._entry(number, name))
-            except DamagedFile as damage:
-                findings.add("files", f"{self._name}: {name} cannot be read: {damage.reason}")
+            except DamagedFile as damaged:
+                findings.add("files", f"{self._name}: {name} cannot be read: {damaged.reason}")
         self.entries = tuple(entries)
         total = self._data.attrs.get("total")
         texts = tuple(dict.fromkeys(t for e in entries for t in e.tasks))
@@ -65,8 +65,8 @@ class Robomimic:
             try:
                 with damage(self.path / self._name):
                     frames = self._frames(entry)
-            except DamagedFile as damage:
-                said = f"{self._name}: {entry.name} cannot be read: {damage.reason}"
+            except DamagedFile as damaged:
+                said = f"{self._name}: {entry.name} cannot be read: {damaged.reason}"
                 self._findings.add("files", said)
                 continue
             yield frames
