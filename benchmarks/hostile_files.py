@@ -37,6 +37,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -1217,7 +1218,17 @@ class Tried:
     started: list[str] = field(default_factory=list)  # programs, modules, other machines
 
 
-PROGRAMS = {"git", "ldconfig", "/sbin/ldconfig", "gcc", "cc", "ld", "objdump", sys.executable}
+PROGRAMS = {
+    "git",
+    "fc-list",
+    "ldconfig",
+    "/sbin/ldconfig",
+    "gcc",
+    "cc",
+    "ld",
+    "objdump",
+    sys.executable,
+}
 HERE = ("127.0.0.1", "::1", "localhost")
 
 
@@ -1358,6 +1369,12 @@ class Row:
     tracebacks: int = 0
     rss_mb: float = 0.0
     waited: int = 0
+
+    def add(self, other: Row) -> None:
+        """Count another case."""
+        for name, value in vars(other).items():
+            both = value, getattr(self, name)
+            setattr(self, name, max(both) if name == "rss_mb" else sum(both))
 
     @property
     def withstood(self) -> bool:
@@ -1525,7 +1542,7 @@ def attempt(case: Case, folder: Path, row: Row, opener: Opener) -> list[str]:
 
 
 def storm(
-    count: int, seed: int, folder: Path, only: str = "", first: int = 0
+    count: int, seed: int, folder: Path, only: str = "", first: int = 0, parallel: int = 1
 ) -> tuple[dict[tuple[str, str], Row], list[str]]:
     """Make the cases, open each, and count. `first` numbers them: a high number tries two of the
     commands that take long.
@@ -1541,22 +1558,35 @@ def storm(
     plan = [pair for pair in plan if (good / pair[0]).is_dir() and only in " ".join(pair)]
     rows: dict[tuple[str, str], Row] = {}
     faults: list[str] = []
-    opener = Opener()
-    try:
-        for number in range(first, first + count):
-            kind, family = plan[(number - first) % len(plan)]
-            place = folder / f"case-{number:03d}"
-            shutil.rmtree(place, ignore_errors=True)
-            case = make_case(good, place, number, kind, family, seed)
-            row = rows.setdefault((kind, family), Row())
-            found = attempt(case, place, row, opener)
+
+    def work(numbers: range) -> Iterator[tuple[tuple[str, str], Row, list[str]]]:
+        opener = Opener()
+        try:
+            for number in numbers:
+                kind, family = plan[(number - first) % len(plan)]
+                place = folder / f"case-{number:03d}"
+                shutil.rmtree(place, ignore_errors=True)
+                case = make_case(good, place, number, kind, family, seed)
+                found = attempt(case, place, row := Row(), opener)
+                if not found:
+                    shutil.rmtree(place)
+                yield (kind, family), row, found
+        finally:
+            opener.close()
+
+    def all_of(numbers: range) -> None:
+        for name, row, found in work(numbers):
             for fault in found:
                 print(fault, file=sys.stderr, flush=True)
-            faults += found
-            if not found:
-                shutil.rmtree(place)
-    finally:
-        opener.close()
+            with lock:
+                rows.setdefault(name, Row()).add(row)
+                faults.extend(found)
+
+    lock = threading.Lock()
+    with ThreadPoolExecutor(parallel) as pool:
+        shares = [range(first + k, first + count, parallel) for k in range(parallel)]
+        for done in [pool.submit(all_of, share) for share in shares]:
+            done.result()
     return rows, faults
 
 
@@ -1571,12 +1601,14 @@ def main() -> int:
     parser.add_argument("cases", type=int, nargs="?", default=200)
     parser.add_argument("seed", type=int, nargs="?", default=0)
     parser.add_argument("--only", default="", help="families that have this in their name")
+    parser.add_argument("--parallel", type=int, default=1, help="cases at a time")
     parser.add_argument("--keep", type=Path, help="work in this folder, and keep it")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        rows, _ = storm(given.cases, given.seed, folder.resolve(), given.only)
+        asked = given.cases, given.seed, folder.resolve(), given.only
+        rows, _ = storm(*asked, parallel=given.parallel)
     head = ("kind, family", "cases", "program started", "outside touched", "tracebacks")
     print(f"| {' | '.join((*head, 'max RSS', 'waited'))} |")
     print("|---|---|---|---|---|---|---|")

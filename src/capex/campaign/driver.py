@@ -415,9 +415,15 @@ _encode_note, _decode_note = encoder(LiveNote, {}), decoder(LiveNote, {})
 
 def live_note(board: Board) -> dict[str, Any]:
     """The note of a driver."""
-    kept = ("wanted", "until", "state", "paused_until", "per_dollar")
     chains = {
-        line.chain: LiveChain(*(getattr(line, n) for n in kept), tuple(line.now.values()))
+        line.chain: LiveChain(
+            line.wanted,
+            line.until,
+            line.state,
+            line.paused_until,
+            line.per_dollar,
+            tuple(line.now.values()),
+        )
         for line in board.lines.values()
     }
     here = time.time(), os.getpid(), socket.gethostname()

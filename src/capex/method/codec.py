@@ -127,12 +127,12 @@ def _convert(kind: Any, keys: Keys, build: Callable[[type, Keys], Convert]) -> C
 
 def _each_plain(kind: Any, whole: type) -> Convert:
     """Reads a list as a tuple, or an object, whose values are of a kind."""
-    right, given = _plain(kind), dict if whole is dict else (list, tuple)
+    right = _plain(kind)
 
     def convert(value: Any) -> Any:
-        if not isinstance(value, given):
+        if not isinstance(value, dict if whole is dict else (list, tuple)):
             raise _wrong("a field", value, frozenset((whole,)))
-        for content in value.values() if whole is dict else value:
+        for content in list(value.values()) if isinstance(value, dict) else value:
             if right is not None and type(content) not in right:
                 raise _wrong("a value", content, right)
         return value if whole is dict else tuple(value)

@@ -226,8 +226,8 @@ def load_chain(chain: Chain, load: Loader | None = None) -> LoadedChain:
             if episode.verdict is not None and episode.verdict.verdict == "invalid":
                 invalid.append(read_invalid(folder))
                 continue
-        except DamagedFile as damage:
-            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+        except DamagedFile as fault:
+            damaged.append(Damaged(folder, f"{fault.path.name} is damaged: {fault.reason}"))
             continue
         if (other := held.setdefault(episode.position, index)) != index:
             damaged.append(
@@ -240,8 +240,8 @@ def load_chain(chain: Chain, load: Loader | None = None) -> LoadedChain:
     for folder in chain.invalid():
         try:
             invalid.append(read_invalid(folder))
-        except DamagedFile as damage:
-            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+        except DamagedFile as fault:
+            damaged.append(Damaged(folder, f"{fault.path.name} is damaged: {fault.reason}"))
     for log in chain.unfinished_logs():
         if not readable(log) and log.is_file():  # its attempt may be whole by now
             damaged.append(
