@@ -28,6 +28,16 @@ def printable(text: str) -> str:
     return text.translate(_UNSEEN)
 
 
+def as_cell(value: Any) -> Any:
+    """A value for a table that a spreadsheet may open: foreign text that begins like a formula is
+    marked as text.
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+
+
 class CapexError(Exception):
     """A mistake or a limit that has a sentence for the user; the command line prints it without a
     traceback.
