@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,8 +12,10 @@ import pytest
 
 import capex
 import runs
+from capex.campaign.forecast import forecast
 from capex.campaign.status import read_status
-from capex.errors import CapexError
+from capex.dataset.film import read_episode
+from capex.errors import CapexError, DamagedFile, printable
 from capex.method.record import EpisodeRecord
 from capex.run import load_run
 from capex.run.store import open_run
@@ -127,3 +130,21 @@ def test_a_note_of_what_runs_that_is_none_says_nothing(tmp_path, note):
     run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
     (run.path / "live.json").write_text(json.dumps(note))
     assert not read_status(run.path).running
+
+
+def test_a_name_that_is_no_text_can_be_shown_and_predicted_from(tmp_path):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 2, plans=1)
+    chain = os.fsencode(run.chains()[0].path)
+    os.rename(chain, chain + b"\xff\xfe")
+    name = run.chains()[0].path.name
+    assert printable(name) == os.fsdecode(os.path.basename(chain))
+    assert forecast(run.path).chains
+
+
+def test_an_episode_is_not_filmed_through_a_link(tmp_path):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    episodes = run.chains()[0].episodes_path
+    episodes.rename(tmp_path / "outside")
+    episodes.symlink_to(tmp_path / "outside")
+    with pytest.raises(DamagedFile, match="is a link"):
+        read_episode(episodes / "0000")
