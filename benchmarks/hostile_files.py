@@ -1218,6 +1218,7 @@ class Tried:
 
 PROGRAMS = {
     "git",
+    "uname",
     "fc-list",
     "ldconfig",
     "/sbin/ldconfig",
