@@ -68,9 +68,14 @@ def decoder(cls: type, keys: Keys) -> Convert:
     return decode
 
 
-def _wrong(name: str, content: Any, right: frozenset[type]) -> TypeError:
-    kinds = " or ".join(sorted(kind.__name__ for kind in right))
-    return TypeError(f"{name} is {repr(content)[:80]}; {kinds} is right")
+WORDS = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
+WORDS |= {dict: "a table", tuple: "a list", types.NoneType: "null"}
+
+
+def _wrong(name: str, content: Any, right: frozenset[type]) -> ValueError:
+    kinds = right - {int} if float in right else right
+    words = " or ".join(word for kind, word in WORDS.items() if kind in kinds)
+    return ValueError(f"{name} is {repr(content)[:80]}; {words} is right")
 
 
 def _plain(kind: Any) -> frozenset[type] | None:
