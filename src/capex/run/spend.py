@@ -22,7 +22,7 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from capex.errors import BudgetExceeded, CapexError, Unsupported
+from capex.errors import BudgetExceeded, CapexError, DamagedFile, Unsupported
 from capex.models import NO_TOKENS, Usage
 from capex.run.files import bytes_of, flush_folder
 from capex.run.pace import PACE, Pace, Rate, Turn
@@ -386,7 +386,10 @@ def salvage(path: Path) -> Salvaged:
     """Whatever can be read of a spend.jsonl, damaged or not; nothing where there is none. A last
     line that a kill tore is left out.
     """
-    *whole, _ = (bytes_of(path) or b"").split(b"\n")
+    content = bytes_of(path) or b""
+    if (count := content.count(b"\n")) > 4 * HELD_MOST:
+        raise DamagedFile(path, f"it has {count:,} lines; no campaign has so many")
+    *whole, _ = content.split(b"\n")
     spend, lines = Spend(path), []
     for line in whole:
         with contextlib.suppress(ValueError, KeyError, TypeError, ArithmeticError):
