@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import hashlib
 import io
 import json
 import os
 import random
 import resource
+import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,6 +37,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +50,7 @@ sys.path.append(str(ROOT / "tests"))
 SECRET = "not-for-strangers-7f3a"
 COMMAND_S = 300.0  # a command over a good case takes a few; beside many other programs more
 RSS_MOST_MB = 1000
+TAKEN = 1  # a port that is in use: what would be served is loaded, and nothing waits
 SPACE = 2**30  # of address space, beyond what the process has before the first command
 CHAIN, EPISODE = "kitchen--TurnOnMicrowave--capex", "0000"
 MODULE = """import os, pathlib
@@ -329,7 +335,194 @@ def _(case: Case, rng: random.Random) -> None:
     case.write(case.thing / "spend.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
+@forgery("run", "links to another run")
+def _(case: Case, rng: random.Random) -> None:
+    _add_notes(case)
+    _link_into(case, rng, _copy_with_secret(case))
+
+
+@forgery("run", "notes")
+def _(case: Case, rng: random.Random) -> None:
+    _add_notes(case)
+    notes = [p for p in case.thing.rglob("*.json*") if p.is_file()]
+    path = rng.choice([p for p in notes if p.name not in ("record.json", "timing.json")])
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    number = rng.randrange(len(lines))
+    changed = _mutated(lines[number], rng).replace("\n", " ")
+    case.write(path, "\n".join([*lines[:number], changed, *lines[number + 1 :]]) + "\n")
+
+
+@forgery("run", "many")
+def _(case: Case, rng: random.Random) -> None:
+    e = case.episode
+    logs = [e / n for n in ("exchanges.jsonl", "exchange_times.jsonl", "verdicts.jsonl")]
+    logs += [case.thing / "spend.jsonl", case.chain / "unfinished" / "0007.jsonl"]
+    objects = [e / n for n in ("record.json", "timing.json", "counterfactual.json")]
+    objects += [case.thing / n for n in ("manifest.json", "live.json", "allocation.json")]
+    if rng.random() < 0.5:
+        row = rng.choice((b"\n", b"{}\n", b'{"":{}}\n', b'{"settle":"a","usd":"1"}\n'))
+        case.write(rng.choice(logs), row * (64 * 2**20 // len(row)))
+    else:
+        row = rng.choice((b"[],", b'{"":{}},', b'"a",', b"1,"))
+        body = b'{"a":[' + row * (30 * 2**20 // len(row)) + b"0]}"
+        case.write(rng.choice(objects), body)
+
+
+@forgery("run", "videos and pictures")
+def _(case: Case, rng: random.Random) -> None:
+    import av
+
+    how = rng.choice(("concat", "playlist", "large", "noise", "wide", "odd"))
+    if how in ("concat", "playlist", "large"):
+        frames = case.episode / "frames"
+        count = len(np.load(case.episode / "steps.npz")["proprio"])
+        row = {"size": [64, 36], "form": "video", "file": "left.mp4", "count": count}
+        case.write(frames / "cameras.json", {"left": row | {"kind": "exterior"}})
+        case.write(frames / "left.mp4", b"ffconcat version 1.0\nfile beside.mp4\n" * 2)
+        with av.open(str(case.place / "beside.mp4"), "w") as film:
+            stream = film.add_stream("libx264", rate=20, options={"preset": "ultrafast"})
+            stream.width, stream.height, stream.pix_fmt = 64, 36, "yuv420p"
+            for _ in range(count):
+                shot = av.VideoFrame.from_ndarray(np.full((36, 64, 3), 9, np.uint8))
+                film.mux(stream.encode(shot))
+            film.mux(stream.encode(None))
+        if how == "large":
+            shutil.copy(case.place / "beside.mp4", frames / "left.mp4")
+            case.write(frames / "cameras.json", {"left": row | {"size": [5000, 6000]}})
+        elif how == "playlist":
+            case.write(frames / "left.mp4", _playlist(case))
+        else:
+            shutil.move(case.place / "beside.mp4", case.outside / "beside.mp4")
+            (case.place / "beside.mp4").symlink_to(case.outside / "beside.mp4")
+        out = io.BytesIO()
+        np.savez(out, **{"left.frame": np.arange(count)})
+        case.write(frames / "index.npz", out.getvalue())
+        case.world("gone.world")
+    for image in (
+        () if how in ("concat", "playlist", "large") else (case.episode / "images").iterdir()
+    ):
+        case.write(image, _odd_picture(how, rng))
+
+
+@forgery("run", "names that are no text")
+def _(case: Case, rng: random.Random) -> None:
+    raw = rng.choice((b"\xff\xfe", b"a\x1b[2Jb", b"line\nbreak", b"\xe2\x80\xa8", b"x" * 200))
+    chain = os.fsencode(case.chain.parent) + b"/kitchen--TurnOnMicrowave--" + raw
+    target = rng.choice((chain, os.fsencode(case.thing) + b"/" + raw))
+    if target == chain:
+        os.rename(os.fsencode(case.chain), target)
+    else:
+        os.mkdir(target)
+    for name in ("invalid", "episodes", "unfinished"):
+        os.makedirs(os.path.join(target, os.fsencode(name), b"9" * 17 + b"-9"), exist_ok=True)
+
+
 # --- datasets ---------------------------------------------------------------------------------
+
+
+@forgery("dataset", "columns of another type")
+def _(case: Case, rng: random.Random) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = rng.choice(sorted(case.thing.rglob("*.parquet")))
+    table = pq.read_table(path)
+    for _ in range(rng.randint(1, 3)):
+        number, rows = rng.randrange(table.num_columns), table.num_rows
+        name = table.column_names[number]
+        values = rng.choice(
+            (
+                pa.array([rng.choice(TEXTS)] * rows, pa.string()),
+                pa.array([[1, [2]][:1] * k for k in range(rows)], pa.list_(pa.int64())),
+                pa.array([{"a": 1}] * rows, pa.struct([("a", pa.int64())])),
+                pa.nulls(rows, pa.int64()),
+                pa.array([float("nan")] * rows),
+                pa.array([-(2**62)] * rows),
+                pa.array([True] * rows),
+                pa.array([b"\xff"] * rows, pa.binary()),
+                pa.array([1] * rows, pa.timestamp("s")),
+                pa.array([None if k % 2 else 10**9 for k in range(rows)], pa.int64()),
+            )
+        )
+        table = table.set_column(number, name, values)
+        if rng.random() < 0.2:
+            table = table.drop_columns([name])
+        if rng.random() < 0.1:
+            table = table.slice(0, rng.choice((0, 1)))
+    path.unlink()
+    pq.write_table(table, path)
+
+
+@forgery("dataset", "many rows, deep columns")
+def _(case: Case, rng: random.Random) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = rng.choice(sorted(case.thing.rglob("*.parquet")))
+    schema = pq.read_schema(path)
+    path.unlink()
+    if rng.random() < 0.7:
+        rows = 12 * 2**20
+        values = pa.array(np.zeros(rows, rng.choice((np.int8, np.int64, np.float32))))
+        names = schema.names if rng.random() < 0.3 else rng.sample(schema.names, 1)
+        pq.write_table(pa.table(dict.fromkeys(names, values)), path)
+    else:
+        kind = pa.int64()
+        for _ in range(rng.choice((100, 400))):
+            kind = pa.list_(kind)
+        pq.write_table(pa.table({schema.names[0]: pa.nulls(3, kind)}), path)
+
+
+@forgery("dataset", "links to another dataset")
+def _(case: Case, rng: random.Random) -> None:
+    _link_into(case, rng, _copy_with_secret(case))
+
+
+@forgery("dataset", "videos and large pictures")
+def _(case: Case, rng: random.Random) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = next((case.thing / "data").rglob("*.parquet"))
+    table = pq.read_table(path)
+    (name,) = [n for n in table.column_names if "left" in n][:1]
+    how = rng.choice(("large", "noise", "wide", "odd"))
+    cell = {"bytes": _odd_picture(how, rng), "path": "x"}
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    cells = pa.array([cell, *table[name].to_pylist()[1:]], kind)
+    path.unlink()
+    pq.write_table(table.set_column(table.column_names.index(name), name, cells), path)
+
+
+@forgery("dataset", "a pack of frames")
+def _(case: Case, rng: random.Random) -> None:
+    pack = case.thing / ".frames"
+    how = rng.choice(("head", "table", "images", "header"))
+    if how == "head":
+        text = json.dumps(json.loads((pack / "pack.json").read_text()))
+        kept = json.loads(text).get("of")
+        changed = _mutated(text, rng)
+        with contextlib.suppress(ValueError):
+            value = json.loads(changed)
+            if isinstance(value, dict):
+                changed = json.dumps({**value, "of": kept})
+        case.write(pack / "pack.json", changed)
+    elif how == "table":
+        held = dict(np.load(pack / "table.npz"))
+        name = rng.choice(sorted(held))
+        odd = (np.zeros(3), np.zeros((2, 2, 2)), np.array("x"), held[name][:, :1], held[name][:5])
+        held[name] = rng.choice(odd)
+        out = io.BytesIO()
+        np.savez(out, **held)
+        case.write(pack / "table.npz", out.getvalue())
+    elif how == "images":
+        out = io.BytesIO()
+        shape = np.load(pack / "images.npy", mmap_mode="r").shape
+        odd = ((shape[0], 0, 1, 1, 3), (shape[0], 9, 4, 4, 3), (shape[0], 2, 4, 4, 1), (3, 3))
+        np.save(out, np.zeros(rng.choice(odd), np.uint8))
+        case.write(pack / "images.npy", out.getvalue())
+    else:
+        case.write(pack / "images.npy", _header((10**9, 3, 10**4, 10**4, 3)))
 
 
 @forgery("dataset", "templates and paths")
@@ -386,8 +579,6 @@ def _(case: Case, rng: random.Random) -> None:
     path.unlink()
     if rng.random() < 0.5:
         column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**5, np.int32)), ["x" * 10**5])
-        pq.write_table(pa.table({name: column.cast(pa.large_string())[:0]}), path)
-        path.unlink()
         _write_repeated(path, name, column)
     else:
         rows = pa.chunked_array([pa.nulls(2**24, pa.int64())] * 40)
@@ -415,6 +606,44 @@ def _(case: Case, rng: random.Random) -> None:
     cells = pa.array([cell] * table.num_rows, kind)
     path.unlink()
     pq.write_table(table.set_column(table.column_names.index(name), name, cells), path)
+
+
+@forgery("hdf5", "types and sums")
+def _(case: Case, rng: random.Random) -> None:
+    import h5py
+
+    path = next(case.thing.glob("*.hdf5"))
+    copied = path.read_bytes()
+    path.unlink()
+    path.write_bytes(copied)
+    odd = (b"\xff\xfe", "x", np.zeros(3), np.array([1.5]), h5py.Empty("f8"), -5, 2.5, "1" * 5000)
+    with h5py.File(path, "r+") as file:
+        data, demo = file["data"], file["data"]["demo_0"]
+        how = rng.randrange(9)
+        if how == 0:
+            data.attrs[rng.choice(("total", "env_args"))] = rng.choice(odd)
+        elif how == 1:
+            demo.attrs[rng.choice(("num_samples", "ep_meta", "capex"))] = rng.choice(odd)
+        elif how == 2:
+            data["demo_1"] = rng.choice((np.zeros(4), 3.0))
+        elif how == 3:
+            file.pop("mask", None)
+            file["mask"] = rng.choice((np.zeros((3, 3)), 7, np.array([b"demo_9"])))
+        elif how == 4:
+            for k in range(24):
+                demo.create_dataset(f"more_{k}", (2**22, 8), "f8", chunks=(1024, 8))
+        elif how == 5:
+            demo.create_dataset("obs/large_image", (40, 8000, 8000, 3), "u1", chunks=(1, 8, 8, 3))
+        elif how == 6:
+            del demo["actions"]
+            demo["actions"] = rng.choice((np.float64(3), np.array([b"text"] * 4), h5py.Empty("f8")))
+        elif how == 7:
+            demo["obs"].create_group(b"\xff\xfe\x1b[2J")["x"] = np.zeros((3, 2))
+            data.create_group(b"demo_\xff")
+        else:
+            demo["loop"] = h5py.SoftLink("/data")
+            demo["self"] = file["data"]
+            demo["gone"] = h5py.SoftLink("/nowhere")
 
 
 @forgery("hdf5", "other files, sizes, texts")
@@ -511,7 +740,52 @@ def _(case: Case, rng: random.Random) -> None:
         case.write(folder / name, {"steps": steps if rng.random() < 0.7 else []})
 
 
+@forgery("lerobot", "links to another checkpoint")
+def _(case: Case, rng: random.Random) -> None:
+    _lerobot(case.thing)
+    _link_into(case, rng, _copy_with_secret(case))
+
+
+@forgery("lerobot", "numbers and types")
+def _(case: Case, rng: random.Random) -> None:
+    _lerobot(case.thing)
+    path = rng.choice(sorted(case.thing.rglob("*.json")))
+    case.write(path, _mutated(path.read_text(), rng))
+
+
+@forgery("lerobot", "weights")
+def _(case: Case, rng: random.Random) -> None:
+    _lerobot(case.thing)
+    path = rng.choice(sorted(case.thing.rglob("*.safetensors")))
+    how = rng.choice(("pickle", "length", "deep", "empty", "pipe", "sparse"))
+    path.unlink()
+    if how == "pipe":
+        os.mkfifo(path)
+    else:
+        contents = {
+            "pickle": b"\x80\x04cposix\nsystem\n(Vtouch $CANARY/pickle\ntR.",
+            "length": (2**60).to_bytes(8, "little") + b"{}",
+            "deep": (400_000).to_bytes(8, "little") + b'{"a":' * 80_000,
+        }
+        case.write(path, contents.get(how, b""))
+        if how == "sparse":
+            os.truncate(path, 8 * 2**30)
+
+
+@forgery("checkpoint", "training state")
+def _(case: Case, rng: random.Random) -> None:
+    text = (case.thing / "training.json").read_text()
+    case.write(case.thing / "training.json", _mutated(text, rng))
+    if rng.random() < 0.3:
+        case.write(case.thing / "training.safetensors", (2).to_bytes(8, "little") + b"{}")
+
+
 # --- reports ----------------------------------------------------------------------------------
+
+
+@forgery("report", "links to another report")
+def _(case: Case, rng: random.Random) -> None:
+    _link_into(case, rng, _copy_with_secret(case))
 
 
 @forgery("report", "what the index lists, and links")
@@ -531,6 +805,145 @@ def _(case: Case, rng: random.Random) -> None:
 
 
 # --- what they are made of --------------------------------------------------------------------
+
+
+def _add_notes(case: Case) -> None:
+    """What a campaign leaves in a run besides episodes: requests, an attempt under way, scenes."""
+    thing, chain, e = case.thing, case.chain, case.episode
+    plan = {"decision": 1, "committed": 1, "waypoints": [], "difference": ""}
+    digests = case.read("certificate.json", e)["digests"]
+    verdict = {"verdict": "success", "by": "a", "at": "2026-01-01", "reason": "", "words": "x"}
+    scene = {"scene": "s", "cameras": {"front": True}, "chain": CHAIN, "start": 0, "score": 0.1}
+    said = {"words": "x", "by": "a", "at": "2026-01-01"}
+    wish = {"by": "a", "device": "keyboard", "port": 9, "key": "k", "host": "h"}
+    driven = {"decision": 1, "by": "a", "device": "keyboard", "moves": []}
+    match = {"by": "a", "stand_in": False, "score": 0.5, "arrangement": "0000"}
+    under_way = chain / "episodes" / ".writing-1-0001"
+    picture = _odd_picture("plain", random.Random(0))
+    line = dict.fromkeys(("wanted", "until", "paused_until", "per_dollar"), 2) | {"state": "x"}
+    words, wheel = (thing / "requests" / name / CHAIN for name in ("words", "wheel"))
+    files: dict[Path, Any] = {
+        e / "counterfactual.json": {"rule": "r", "plans": [plan], "digests": digests},
+        e / "verdicts.jsonl": verdict,
+        e / "opinions.jsonl": {**verdict, "by": "b"},
+        e / "arrangement" / "match.json": match,
+        e / "arrangement" / "front.png": picture,
+        chain / "asked.json": {"starts": [0, 1]},
+        chain / "unfinished" / "0007.jsonl": (e / "exchanges.jsonl").read_bytes(),
+        chain / "unfinished" / "0007.times": (e / "exchange_times.jsonl").read_bytes(),
+        chain / "invalid" / "0003-1" / "record.json": {
+            **case.read("record.json", e),
+            "start": {"index": 3, "seed": 0},
+            "error": "x",
+        },
+        chain / "invalid" / "0003-1" / "timing.json": (e / "timing.json").read_bytes(),
+        chain / "invalid" / "0003-1" / "steps.npz": (e / "steps.npz").read_bytes(),
+        under_way / "begun.json": {**case.read("record.json", e), "timing": {}},
+        under_way / "exchanges.jsonl": (e / "exchanges.jsonl").read_bytes(),
+        under_way / "live" / "events.jsonl": {"event": "moving", "tips": {}},
+        under_way / "live" / "front.jpg": picture,
+        under_way / "images" / f"{'0' * 64}.png": picture,
+        thing / "allocation.json": {"batches": [{"chain": CHAIN, "starts": [0]}]},
+        thing / "live.json": {
+            **{"unix_time": 4e9, "process": 1, "host": "h", "hours_left": 1.0},
+            "chains": {CHAIN: {**line, "now": [{"start": 1, "phase": "x"}]}},
+        },
+        thing / "pace.json": "[[1.0, 1, 1]]",
+        thing / "prompt.txt": "prompt",
+        thing / "arranging" / "scene.json": scene,
+        thing / "arranging" / "front.jpg": picture,
+        thing / "arrangements" / CHAIN.rpartition("--")[0] / "0000" / "arrangement.json": said,
+        thing / "arrangements" / CHAIN.rpartition("--")[0] / "0000" / "front.png": picture,
+        thing / "origins" / CHAIN / "0000.json": case.read("record.json", e),
+        thing / "requests" / "pause.json": {"by": "a", "at": ""},
+        thing / "requests" / "rig.json": {"rig": "r", "process": 1, "host": "h", "user": 0},
+        thing / "requests" / "arranged.json": {"scene": "s", "by": "a", "notes": "", "at": ""},
+        words / "0001.jsonl": said,
+        words / "0001.told": "[1]",
+        wheel / "0001.json": wish,
+        wheel / "0001.driven": driven,
+    }
+    for path, content in files.items():
+        ending = {".jsonl": "\n"}.get(path.suffix, "")
+        case.write(path, json.dumps(content) + ending if isinstance(content, dict) else content)
+
+
+def _copy_with_secret(case: Case) -> Path:
+    """A copy of the thing outside, in which every text has the secret."""
+    copy = case.outside / "copy"
+    shutil.copytree(case.thing, copy)
+    for path in copy.rglob("*"):
+        if path.suffix in (".json", ".jsonl", ".html", ".csv", ".md", ".txt", ".driven"):
+            text = path.read_text(errors="replace")
+            path.write_text(
+                text.replace("icrowave", f"icrowave{SECRET}").replace('"x"', f'"{SECRET}"')
+            )
+    return copy
+
+
+def _link_into(case: Case, rng: random.Random, copy: Path) -> None:
+    """One file or folder of the thing, or a few, become links to the same outside."""
+    for _ in range(rng.choice((1, 1, 3))):
+        inside = [p for p in case.thing.rglob("*") if not p.is_symlink()]
+        path = rng.choice(inside)
+        if rng.random() < 0.6:  # folders are fewer, and lead to more
+            path = rng.choice([p for p in inside if p.is_dir()] or inside)
+        target = copy / path.relative_to(case.thing)
+        if any(p.is_symlink() for p in path.parents):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        path.symlink_to(target)
+
+
+def _lerobot(folder: Path) -> None:
+    """A checkpoint as LeRobot writes it, without weights, and the dataset that it learned from."""
+    checkpoint = folder / "checkpoints" / "000001" / "pretrained_model"
+    checkpoint.mkdir(parents=True)
+    good = folder.parent.parent.parent / "good" / "dataset"
+    shutil.copytree(good, folder / "data", copy_function=os.link)
+    features = json.loads((good / "meta" / "info.json").read_text())["features"]
+    shown = {n: f for n, f in features.items() if n.startswith("observation.")}
+    kinds = {n: "VISUAL" if "image" in n else "STATE" for n in shown}
+    inputs = {
+        n: {"type": kinds[n], "shape": f["shape"][-1:] + f["shape"][:-1]} for n, f in shown.items()
+    }
+    action = {"type": "ACTION", "shape": features["action"]["shape"]}
+    config = {"type": "act", "input_features": inputs, "output_features": {"action": action}}
+    processor = {"steps": [{"registry_name": "x", "state_file": "state.safetensors", "config": {}}]}
+    trained = {"dataset": {"root": "thing/data"}, "steps": 1, "seed": 0, "policy": {}}
+    named = {"config": config, "train_config": trained}
+    named |= {"policy_preprocessor": processor, "policy_postprocessor": processor}
+    for name, content in named.items():
+        (checkpoint / f"{name}.json").write_text(json.dumps(content))
+    for name in ("model", "state"):
+        (checkpoint / f"{name}.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+
+
+def _odd_picture(how: str, rng: random.Random) -> bytes:
+    """A picture that is as large as may be, longer than wide, of another mode, or noise."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    form = rng.choice(("PNG", "JPEG", "WEBP", "TIFF"))
+    if how == "large":
+        Image.new("L", (5600, 5600)).save(out, "PNG")
+    elif how == "wide":
+        Image.new("RGB", rng.choice(((16_000, 1), (1, 16_000)))).save(out, form)
+    elif how == "odd":
+        modes = {
+            "PNG": "1 L LA P RGBA I I;16",
+            "JPEG": "L CMYK",
+            "WEBP": "RGBA",
+            "TIFF": "F I CMYK",
+        }
+        Image.new(rng.choice(modes[form].split()), (64, 64)).save(out, form)
+    else:
+        Image.new("RGB", (64, 64), (9, 9, 9)).save(out, form)
+    content = bytearray(out.getvalue())
+    for _ in range(rng.randint(1, 30) if how == "noise" else 0):
+        content[rng.randrange(len(content))] = rng.randrange(256)
+    return bytes(content)
+
 
 RIG = """python = "bin/python3"
 [[arms]]
@@ -694,6 +1107,8 @@ def commands(case: Case) -> Iterator[list[str]]:
         small = ["--size", "32", "32"]
         brief = ["--starts", "3", "--horizon", "2", "--policies", "act", "--size", "64", "64"]
         forks = ["--out", f"{out}/forks", "--decisions", "1", "--yes"]
+        model = f"script:{ROOT / 'tests' / 'golden' / 'microwave_replies.json'}"
+        cheap = ["--yes", "--out"]
         slow = [
             ["report", thing, "--out", f"{out}/report", "--strips", "2"],
             ["film", str(case.episode), "--out", f"{out}/film"],
@@ -705,10 +1120,25 @@ def commands(case: Case) -> Iterator[list[str]]:
             ["calibrate", thing],
             ["fork", thing, f"{CHAIN}/0@1", *forks],
             ["learn", thing, "--out", f"{out}/learn", "--seeds", "0", *once, *brief],
+            ["repair", thing],
+            [
+                "collect",
+                "kitchen:TurnOnMicrowave",
+                "--model",
+                model,
+                "--starts",
+                "0",
+                *cheap,
+                thing,
+            ],
+            ["certify", thing, "--again"],
+            ["judge", thing, "--by", "me"],
         ]
         kinds = sum(map(len, FORGERIES.values()))
         every = case.number < kinds and any(word in case.family for word in NAMING)
-        yield from slow if every else (slow[case.number % 9], slow[(case.number + 4) % 9])
+        yield from (
+            slow if every else (slow[case.number % len(slow)], slow[(case.number + 5) % len(slow)])
+        )
     elif case.kind in ("dataset", "hdf5"):
         yield ["dataset", "check", thing]
         yield ["dataset", "diff", thing, thing]
@@ -720,16 +1150,24 @@ def commands(case: Case) -> Iterator[list[str]]:
         rollouts = ["--starts", "3", "--horizon", "2", "--parallel", "1", "--device", "cpu"]
         yield ["evaluate", named, "kitchen:TurnOnMicrowave", *rollouts, "--out", f"{out}/rollouts"]
         if case.kind == "checkpoint":
+            yield ["policy", "serve", thing, "--port", str(TAKEN), "--device", "cpu"]
             yield ["train", str(good / "dataset"), "--init", thing, "--out", f"{out}/t", *once]
     else:
         yield ["report", str(good / "run"), "--out", thing, "--strips", "1"]
+
+
+def chain_of(case: Case) -> str:
+    """The name of the chain, which a forgery may have changed."""
+    chains = case.thing / "chains"
+    names = [] if chains.is_symlink() or not chains.is_dir() else os.listdir(chains)
+    return next(iter(sorted(names)), CHAIN).encode(errors="replace").decode()
 
 
 def pages(case: Case) -> Iterator[str]:
     """Addresses of the studio for a case."""
     q = urllib.parse.quote
     yield from ("api/studio", "api/campaigns", "api/live", "api/judge", "api/dataset", "api/drive")
-    chain = next((p.name for p in (case.thing / "chains").glob("*")), CHAIN)
+    chain = chain_of(case)
     at = f"run={q('thing')}&chain={q(chain)}"
     if case.kind == "run":
         yield f"api/campaigns/run?run={q('thing')}"
@@ -738,12 +1176,33 @@ def pages(case: Case) -> Iterator[str]:
         for name in ("", "/stage", "/exchanges", "/others"):
             yield f"api/episode{name}?{at}&episode=0&decision=1&start=0"
         yield f"api/episode/frame?{at}&episode=0&camera=left&tick=0"
-        yield f"api/live/picture?{at}&start=0&sha={'0' * 64}"
-        yield f"api/live/requests?{at}&start=0"
+        yield f"api/episode/apart?{at}&episode=0&run2=thing&chain2={q(chain)}&episode2=0"
+        for start in (0, 1):
+            yield f"api/live/picture?{at}&start={start}&sha={'0' * 64}"
+            yield f"api/live/frame?{at}&start={start}&camera=front"
+            yield f"api/live/requests?{at}&start={start}"
+        yield f"api/live/events?{at}&start=1"
+        for kind in ("live", "stored", "edges"):
+            yield f"api/arrange/picture?run={q('thing')}&camera=front&kind={kind}"
+        yield f"api/arrange/events?run={q('thing')}"
+        yield "api/arrange/scenes"
+        yield f"api/judge/queue?run={q('thing')}&by=me&second=1"
     else:
         for name in ("about", "episode", "frame", "diff"):
-            more = "&episode=0&camera=left&frame=0&tick=0&other=thing"
-            yield f"api/dataset/{name}?dataset={q('thing')}{more}"
+            more = "&episode=0&camera=observation.images.left&frame=0&tick=0&other=thing"
+            yield f"api/dataset/{name}?name={q('thing')}{more}"
+
+
+def posts(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a page of the studio writes into a run."""
+    chain = chain_of(case)
+    at = {"run": "thing", "chain": chain, "start": 1, "by": "me"}
+    yield "api/live/ask", {**at, "what": "word", "words": "hello"}
+    yield "api/live/ask", {**at, "what": "stop"}
+    yield "api/live/ask", {**at, "what": "resume"}
+    yield "api/arrange/ready", {**at, "scene": "s", "notes": "n"}
+    key = hashlib.sha256(f"{chain}/0".encode()).hexdigest()[:16]
+    yield "api/judge/verdict", {**at, "key": key, "verdict": "success", "reason": "", "words": ""}
 
 
 @dataclass
@@ -754,6 +1213,47 @@ class Tried:
     statuses: dict[str, Any] = field(default_factory=dict)
     tracebacks: dict[str, str] = field(default_factory=dict)
     waited: list[str] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)  # programs, modules, other machines
+
+
+PROGRAMS = {
+    "git",
+    "uname",
+    "fc-list",
+    "ldconfig",
+    "/sbin/ldconfig",
+    "gcc",
+    "cc",
+    "ld",
+    "objdump",
+    sys.executable,
+}
+HERE = ("127.0.0.1", "::1", "localhost")
+
+
+def watch(case: Case, tried: Tried, event: str, given: tuple[Any, ...]) -> None:
+    """An audit hook: keeps what starts a program, imports from the case, or calls another machine.
+
+    A program of this Python is right where it is the package's own.
+    """
+    found = ""
+    if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.spawn"):
+        words = [os.fsdecode(given[0] or ""), *map(str, given[1] if len(given) > 1 else ())]
+        if not {words[0], Path(words[0]).name, *words[1:2]} & PROGRAMS:
+            found = f"{event} {words[:6]}"
+    elif event == "import" and given[1] and str(given[1]).startswith(str(case.place)):
+        found = f"import {given[0]}"
+    elif event == "ctypes.dlopen" and str(given[0]).startswith(str(case.place)):
+        found = f"dlopen {given[0]}"
+    elif event in ("socket.connect", "socket.getaddrinfo"):
+        host = given[1][0] if event == "socket.connect" else given[0]
+        host = host.decode() if isinstance(host, bytes) else host
+        if isinstance(given[1], tuple) or event == "socket.getaddrinfo":
+            found = "" if host in HERE or host is None else f"{event} {host}"
+    elif event == "pickle.find_class":
+        found = ""  # of the package's own workers; what a file names is a module, seen above
+    if found:
+        tried.started.append(found)
 
 
 class TooLong(BaseException):
@@ -780,6 +1280,13 @@ def one(folder: Path, number: int, kind: str, family: str) -> None:
         raise TooLong
 
     signal.signal(signal.SIGALRM, late)
+    sys.addaudithook(lambda event, given: watch(case, tried, event, given))
+    if case.kind == "checkpoint":
+        busy = socket.socket()
+        busy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # of another case
+            busy.bind(("127.0.0.1", TAKEN))
+            busy.listen()
     for words in commands(case):
         name = " ".join(w for w in words[:2] if "/" not in w)
         began = time.monotonic()
@@ -820,19 +1327,31 @@ def visit(case: Case, tried: Tried) -> None:
     folder = case.place / "runs" if case.kind == "run" else case.place
     studio = studio_server((folder,))
     threading.Thread(target=studio.run, daemon=True).start()
-    for page in pages(case):
+    address, token = studio.address.url, studio.address.url.rstrip("/").rpartition("/")[0]
+    asked = [(page, None) for page in pages(case)]
+    for page, body in (*asked, *(posts(case) if case.kind == "run" else ())):
+        headers = {"Origin": token, "Content-Type": "application/json"} if body else {}
+        content = json.dumps(body).encode() if body else None
+        request = urllib.request.Request(address + page, content, headers)
         try:
-            with urllib.request.urlopen(studio.address.url + page, timeout=COMMAND_S) as answer:
-                content = answer.read()
-                print(f"GET {page}: {content[:2000]!r}", flush=True)
+            streams = page.startswith(
+                ("api/arrange/events", "api/arrange/scenes", "api/live/events")
+            )
+            with urllib.request.urlopen(request, timeout=COMMAND_S) as answer:
+                content = b""
+                while line := answer.readline() if streams else answer.read():
+                    content += line
+                    if streams and line.startswith(b"data:"):
+                        break
+                print(f"{page}: {content[:2000]!r}", flush=True)
                 if SECRET.encode() in content:
                     print(SECRET)
         except urllib.error.HTTPError as refused:
             said = refused.read().decode(errors="replace")
-            print(f"GET {page}: {refused.code} {said[:300]}", flush=True)
+            print(f"{page}: {refused.code} {said[:300]}", flush=True)
             if refused.code == 500:
                 tried.tracebacks[f"studio {page}"] = said
-        except (TimeoutError, urllib.error.URLError):
+        except (TimeoutError, urllib.error.URLError, ConnectionError):
             tried.waited.append(f"studio {page}")
 
 
@@ -849,6 +1368,12 @@ class Row:
     tracebacks: int = 0
     rss_mb: float = 0.0
     waited: int = 0
+
+    def add(self, other: Row) -> None:
+        """Count another case."""
+        for name, value in vars(other).items():
+            both = value, getattr(self, name)
+            setattr(self, name, max(both) if name == "rss_mb" else sum(both))
 
     @property
     def withstood(self) -> bool:
@@ -950,17 +1475,50 @@ def serve() -> None:
         print(json.dumps(done), flush=True)
 
 
+class Opened:
+    """Which files below a folder were opened by anything, C code included, while this is open."""
+
+    OPEN, FOLDER = 0x20, 0x40000000
+
+    def __init__(self, folder: Path):
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._handle = self._libc.inotify_init1(os.O_NONBLOCK)
+        self._paths = {}
+        for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
+            number = self._libc.inotify_add_watch(self._handle, os.fsencode(path), self.OPEN)
+            self._paths[number] = path
+
+    def close(self) -> list[str]:
+        """The files; folders that were listed are none of them unless a file was opened, too."""
+        found = set()
+        while select.select([self._handle], [], [], 0)[0]:
+            events, at = os.read(self._handle, 2**16), 0
+            while at < len(events):
+                number, mask, _, size = struct.unpack_from("iIII", events, at)
+                name = os.fsdecode(events[at + 16 : at + 16 + size].rstrip(b"\0"))
+                at += 16 + size
+                if number in self._paths:
+                    kind = "folder " if mask & self.FOLDER else ""
+                    found.add(f"{kind}{self._paths[number] / name}")
+        os.close(self._handle)
+        return sorted(found)
+
+
 def attempt(case: Case, folder: Path, row: Row, opener: Opener) -> list[str]:
     """Open a case and count what happened; returns it in words, too."""
     before = digest(case.outside)
+    watching = Opened(case.outside)
     code, rss_mb = opener.open(case, folder)
+    reached = watching.close()
     said = (folder / "log.txt").read_text(errors="replace")
     tried = folder / "tried.json"
     found = json.loads(tried.read_text()) if tried.is_file() else {}
     canaries = sorted(p.name for p in (folder / "canaries").iterdir())
+    canaries += found.get("started", [])
     written = [p for p in (case.place / "out").rglob("*") if p.is_file()]
     told = SECRET in said or any(SECRET.encode() in p.read_bytes() for p in written)
-    outside = told or digest(case.outside) != before
+    changed = digest(case.outside) != before
+    outside = told or changed or reached
     broke = dict(found.get("tracebacks", {}))
     waited = list(found.get("waited", []))
     if not found:
@@ -971,18 +1529,19 @@ def attempt(case: Case, folder: Path, row: Row, opener: Opener) -> list[str]:
     row.cases += 1
     row.rss_mb = max(row.rss_mb, rss_mb)
     row.started += bool(canaries)
-    row.outside += outside
+    row.outside += bool(outside)
     row.tracebacks += bool(broke)
     row.waited += bool(waited)
     where = f"case {case.number}, {case.kind}, {case.family}"
     faults = [f"{where}: started {canaries}"] if canaries else []
-    faults += [f"{where}: a file outside was told or changed"] if outside else []
+    if outside:
+        faults.append(f"{where}: outside: told {told}, changed {changed}, opened {reached[:5]}")
     faults += [f"{where}: {name}\n{text}" for name, text in broke.items()]
     return faults + ([f"{where}: waited in {waited}"] if waited else [])
 
 
 def storm(
-    count: int, seed: int, folder: Path, only: str = "", first: int = 0
+    count: int, seed: int, folder: Path, only: str = "", first: int = 0, parallel: int = 1
 ) -> tuple[dict[tuple[str, str], Row], list[str]]:
     """Make the cases, open each, and count. `first` numbers them: a high number tries two of the
     commands that take long.
@@ -998,22 +1557,35 @@ def storm(
     plan = [pair for pair in plan if (good / pair[0]).is_dir() and only in " ".join(pair)]
     rows: dict[tuple[str, str], Row] = {}
     faults: list[str] = []
-    opener = Opener()
-    try:
-        for number in range(first, first + count):
-            kind, family = plan[(number - first) % len(plan)]
-            place = folder / f"case-{number:03d}"
-            shutil.rmtree(place, ignore_errors=True)
-            case = make_case(good, place, number, kind, family, seed)
-            row = rows.setdefault((kind, family), Row())
-            found = attempt(case, place, row, opener)
+
+    def work(numbers: range) -> Iterator[tuple[tuple[str, str], Row, list[str]]]:
+        opener = Opener()
+        try:
+            for number in numbers:
+                kind, family = plan[(number - first) % len(plan)]
+                place = folder / f"case-{number:03d}"
+                shutil.rmtree(place, ignore_errors=True)
+                case = make_case(good, place, number, kind, family, seed)
+                found = attempt(case, place, row := Row(), opener)
+                if not found:
+                    shutil.rmtree(place)
+                yield (kind, family), row, found
+        finally:
+            opener.close()
+
+    def all_of(numbers: range) -> None:
+        for name, row, found in work(numbers):
             for fault in found:
                 print(fault, file=sys.stderr, flush=True)
-            faults += found
-            if not found:
-                shutil.rmtree(place)
-    finally:
-        opener.close()
+            with lock:
+                rows.setdefault(name, Row()).add(row)
+                faults.extend(found)
+
+    lock = threading.Lock()
+    with ThreadPoolExecutor(parallel) as pool:
+        shares = [range(first + k, first + count, parallel) for k in range(parallel)]
+        for done in [pool.submit(all_of, share) for share in shares]:
+            done.result()
     return rows, faults
 
 
@@ -1028,12 +1600,14 @@ def main() -> int:
     parser.add_argument("cases", type=int, nargs="?", default=200)
     parser.add_argument("seed", type=int, nargs="?", default=0)
     parser.add_argument("--only", default="", help="families that have this in their name")
+    parser.add_argument("--parallel", type=int, default=1, help="cases at a time")
     parser.add_argument("--keep", type=Path, help="work in this folder, and keep it")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        rows, _ = storm(given.cases, given.seed, folder.resolve(), given.only)
+        asked = given.cases, given.seed, folder.resolve(), given.only
+        rows, _ = storm(*asked, parallel=given.parallel)
     head = ("kind, family", "cases", "program started", "outside touched", "tracebacks")
     print(f"| {' | '.join((*head, 'max RSS', 'waited'))} |")
     print("|---|---|---|---|---|---|---|")

@@ -104,3 +104,47 @@ def test_an_archive_is_not_believed_about_its_arrays():
     assert read_npz(io.BytesIO(out.getvalue()), 10**8)["a"].tolist() == [0, 1, 2]
     with pytest.raises(NotReadable, match="unpacks to"):
         read_npz(io.BytesIO(out.getvalue()), 10**6)
+
+
+def test_lines_and_values_are_counted_before_they_take_memory(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b"\n" * (untrusted.LINES_MOST + 1))
+    with pytest.raises(DamagedFile, match="more than 262,144 lines"):
+        list(untrusted.lines(log))
+    for many in ("[],", '{"":{}},', '"a",'):
+        body = f"[{many * (untrusted.OPENINGS_MOST + 1)}0]"
+        for given in (body, body.encode()):
+            with pytest.raises(ValueError, match="brackets and texts"):
+                untrusted.loads(given)
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        *(lambda: {}["x"], lambda: [][1], lambda: int("x"), lambda: len(3), lambda: None.x),
+        *(
+            lambda: 1 / 0,
+            lambda: os.stat("/none"),
+            lambda: struct.unpack("I", b""),
+            lambda: 2.0**9999,
+        ),
+    ],
+)
+def test_whatever_is_wrong_with_a_value_is_damage(fails):
+    with pytest.raises(DamagedFile, match="record is damaged"), untrusted.damage(Path("record")):
+        fails()
+
+
+def test_a_video_is_no_list_of_other_files(tmp_path, monkeypatch):
+    from capex.worlds.video import Segment, decode, pictures
+
+    segment = Segment(tmp_path / "beside.mp4", (64, 48), 20, pictures(20))
+    for _ in range(3):
+        segment.add(np.zeros((48, 64, 3), np.uint8))
+    segment.close()
+    assert len(list(decode(tmp_path / "beside.mp4"))) == 3
+    monkeypatch.chdir(tmp_path)
+    for text in ("ffconcat version 1.0\nfile beside.mp4\n", "#EXTM3U\n#EXTINF:1,\nbeside.mp4\n"):
+        (tmp_path / "left.mp4").write_text(text)
+        with pytest.raises(DamagedFile, match="cannot be decoded"):
+            list(decode(tmp_path / "left.mp4"))

@@ -13,11 +13,11 @@ from typing import Any, Literal
 Scope = Literal["episode", "campaign"]
 
 # What a terminal or a page would act on instead of showing it: C0 but for newline and tab, DEL, C1,
-# and what turns the writing direction.
+# what turns the writing direction, and halves of characters, which cannot be written.
 _ACTS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {
     ord("\n"),
     ord("\t"),
-}
+} | {*range(0xD800, 0xE000)}
 _UNSEEN = dict.fromkeys(_ACTS)
 
 
@@ -26,6 +26,16 @@ def printable(text: str) -> str:
     characters; newlines and tabs stay.
     """
     return text.translate(_UNSEEN)
+
+
+def as_cell(value: Any) -> Any:
+    """A value for a table that a spreadsheet may open: foreign text that begins like a formula is
+    marked as text.
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
 
 
 class CapexError(Exception):

@@ -7,11 +7,14 @@ Whatever is wrong is DamagedFile with a sentence.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import re
 import stat
+import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +26,9 @@ from capex.errors import DamagedFile
 
 JSON_MOST = 32 * 2**20  # bytes of one JSON text; a record of a long episode has a million
 FILE_MOST = 256 * 2**20  # bytes of a file that is read whole
+LINES_MOST = 2**18  # of one file; an episode has some thousands
 DEPTH_MOST = 64  # levels of lists and objects; a record has nine
+OPENINGS_MOST = 2**19  # brackets and quotes of one JSON text, each a value of its own in memory
 PIXELS_MOST = 32 * 2**20  # of one picture or one frame of a video
 PICTURES = ("PNG", "JPEG", "WEBP", "TIFF")  # TIFF: depth of LeRobot v3.1
 LINK, NO_FILE = "it is a link, and links are not followed", "it is no regular file"
@@ -31,7 +36,32 @@ LINK, NO_FILE = "it is a link, and links are not followed", "it is no regular fi
 _STEP = np.zeros(256, np.int8)
 _STEP[[ord("["), ord("{")]] = 1
 _STEP[[ord("]"), ord("}")]] = -1
+# What values of another type than expected, and readers of damaged files, raise.
+FAULTS = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError),
+    *(OSError, EOFError, SyntaxError, RuntimeError, MemoryError, struct.error, zlib.error),
+)
 _FIELD = re.compile(r"\{([a-z_]+)(?::0?([0-9]{1,2})d)?\}")
+
+
+@contextlib.contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file or a folder, as DamagedFile."""
+    try:
+        yield
+    except OSError as error:
+        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
+    except KeyError as error:
+        raise DamagedFile(path, f"it lacks {_short(error)}") from None
+    except ValueError as error:
+        raise DamagedFile(path, _short(error)) from None
+    except FAULTS as error:
+        raise DamagedFile(path, f"it garbles a field ({_short(error)})") from None
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -70,6 +100,8 @@ def lines(path: Path, most: int = JSON_MOST) -> Iterator[bytes]:
         number = 0
         while line := file.readline(most + 1):
             number += 1
+            if number > LINES_MOST:
+                raise DamagedFile(path, f"it has more than {LINES_MOST:,} lines")
             if len(line) > most:
                 raise DamagedFile(path, f"line {number} has more than {most:,} bytes")
             yield line
@@ -79,6 +111,8 @@ def loads(text: str | bytes) -> Any:
     """What a JSON text holds; ValueError where it is none, too long, or nested too deeply."""
     if len(text) > JSON_MOST:
         raise ValueError(f"it has {len(text):,} characters; at most {JSON_MOST:,} are read")
+    if _openings(text) > OPENINGS_MOST:
+        raise ValueError(f"it has more than {OPENINGS_MOST:,} brackets and texts")
     try:
         value = json.loads(text)
     except RecursionError:
@@ -86,6 +120,15 @@ def loads(text: str | bytes) -> Any:
     if _may_be_deep(text) and _depth_beyond(value):
         raise ValueError("it is nested too deeply")
     return value
+
+
+def _openings(text: str | bytes) -> int:
+    """An upper bound on the texts, lists and objects that a text holds: each takes up to forty
+    times as much memory as it has characters.
+    """
+    if isinstance(text, str):
+        return text.count("[") + text.count("{") + text.count('"') // 2
+    return text.count(b"[") + text.count(b"{") + text.count(b'"') // 2
 
 
 def _may_be_deep(text: str | bytes) -> bool:
@@ -135,6 +178,15 @@ def require_plain(folder: Path) -> None:
                 raise DamagedFile(Path(entry.path), LINK)
             if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
                 raise DamagedFile(Path(entry.path), NO_FILE)
+
+
+def is_plain(folder: Path) -> bool:
+    """Whether no link, pipe or device lies in a folder or below it; one that goes away is none."""
+    try:
+        require_plain_tree(folder)
+    except (DamagedFile, OSError):
+        return False
+    return True
 
 
 def require_plain_tree(folder: Path) -> None:
@@ -187,8 +239,10 @@ def picture(content: bytes | IO[bytes]) -> PillowImage.Image:
         opened_picture = PillowImage.open(source, formats=PICTURES)
         require_pixels(*opened_picture.size)
         opened_picture.load()
-    except (PillowImage.DecompressionBombError, SyntaxError, EOFError) as error:
-        raise ValueError(str(error)) from None
+    except OSError:
+        raise
+    except (PillowImage.DecompressionBombError, *FAULTS) as error:
+        raise ValueError(_short(error)) from None
     return opened_picture
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -324,3 +325,58 @@ def test_first_frames_are_scenes_to_match(sets, name):
     seen = [scenes.images(ToyEnv(room).spec, start)["back_left"] for start in (0, 1)]
     assert seen[0].shape == (24, 32, 3)
     assert compare(*seen).score > 0.01
+
+
+def column(path: Path, name: str, values, kind) -> None:
+    """Give a column of a Parquet file other values of another type."""
+    table = pq.read_table(path)
+    number = table.schema.names.index(name)
+    made = pa.array([values] * table.num_rows, kind)
+    pq.write_table(table.set_column(number, name, made), path)
+
+
+@pytest.mark.parametrize(
+    "name", ["tasks", "length", "episode_index", f"videos/{PICTURE}/to_timestamp"]
+)
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [("x", pa.string()), (7.5, pa.float64()), ({"a": 1}, None), ([1], None), (None, pa.int64())],
+)
+def test_columns_of_any_type_end_in_sentences(copy, name, values, kind):
+    path = copy("video")
+    column(path / EPISODES, name, values, kind)
+    for look in (check_dataset, lambda p: diff_datasets(p, p)):
+        with contextlib.suppress(CapexError):
+            look(path)
+
+
+def test_a_list_of_episodes_has_a_limit(copy):
+    path = copy()
+    many = pa.table({"episode_index": pa.array(np.zeros(2**22, np.int8))})
+    pq.write_table(many, path / EPISODES)
+    assert "4,194,304 values" in found(path)["files"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file["data"].attrs.__setitem__("total", "1" * 5000),
+        lambda file: file["data"].attrs.__setitem__("total", np.zeros(3)),
+        lambda file: file["data"].attrs.__setitem__("env_args", h5py.Empty("f8")),
+        lambda file: (file.pop("mask", None), file.create_dataset("mask", data=7)),
+        lambda file: file["data"].create_dataset("demo_7", data=np.zeros(4)),
+        lambda file: [
+            file["data/demo_0"].create_dataset(f"more_{k}", (2**21, 8), "f8", chunks=(1024, 8))
+            for k in range(4)
+        ],
+        lambda file: file["data/demo_0"].create_dataset(
+            "a_image", (9, 8000, 8000, 3), "u1", chunks=(1, 8, 8, 3)
+        ),
+    ],
+)
+def test_hdf5_of_any_type_ends_in_sentences(copy, change):
+    path = copy("hdf5")
+    with h5py.File(path / "demo.hdf5", "r+") as file:
+        change(file)
+    with contextlib.suppress(CapexError):
+        found(path)

@@ -20,7 +20,8 @@ from capex.dataset.inspect import check_dataset
 from capex.errors import CapexError
 from capex.report.strips import Filmer
 from capex.run import load_run
-from capex.run.files import read_json
+from capex.run.files import read_json, write_json
+from capex.run.frames import RecordedFrames
 from capex.run.summary import summarize
 from capex.worlds.video import decode
 from recorded import SIZES, TICKS, TIP_M, recorded_run
@@ -145,3 +146,18 @@ def test_arms_that_tell_their_joints_give_seven_numbers_each():
     assert features["action"]["shape"] == [14]
     assert set(two.state_names) > {*names, "left_x", "right_qw"}  # films need the tips
     assert len(exported_state(one.state_names)) == len(one.state_names) == 8
+
+
+def test_names_in_a_record_lead_to_no_other_folder(tmp_path):
+    path = recorded_run(tmp_path / "runs" / "run", "1")
+    (episode,) = (e.path for e in load_run(path).episodes)
+    record = read_json(episode / "record.json")
+    write_json(episode / "record.json", {**record, "task": "../../../outside"})
+    export_run(path, tmp_path / "sets" / "out", format="lerobot")
+    assert {p.name for p in tmp_path.iterdir()} == {"runs", "sets"}
+    (picture,) = (tmp_path / "sets" / "out" / "pictures").iterdir()
+    assert picture.name.endswith("-outside.png")
+    cameras = read_json(episode / "frames" / "cameras.json")
+    write_json(episode / "frames" / "cameras.json", {"../../x": next(iter(cameras.values()))})
+    with pytest.raises(CapexError, match=r"the camera '\.\./\.\./x'"):
+        RecordedFrames(episode)

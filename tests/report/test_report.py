@@ -431,3 +431,26 @@ def test_a_models_words_reach_the_page_without_control_characters(tmp_path):
     assert "look[31m here2J desrever &amp; &lt;b&gt;bold" in text
     for file in [page, *(tmp_path / "out" / "tables").iterdir()]:
         assert all(c.isprintable() or c in "\n\t" for c in file.read_text()), file
+
+
+def test_foreign_text_is_no_formula_and_no_tag():
+    texts = ("=1+1", "+1", "-1", "@x", "a\x1b[2J", "<script>|", "a\nb")
+    rows = [Row((text, -1.5)) for text in texts]
+    table = Table("t", "c", [Column("x", csv="x"), Column("n", csv="n")], rows, [])
+    written = list(csv.reader(table.csv().splitlines()))
+    assert [row[0] for row in written[1:6]] == ["'=1+1", "'+1", "'-1", "'@x", "a[2J"]
+    assert {row[1] for row in written[1:6]} == {"-1.5"}
+    assert "<script" not in table.markdown()
+    assert "| a b |" in table.markdown()
+
+
+@pytest.mark.parametrize("folder", ["tables", "figures"])
+def test_a_report_is_not_written_through_a_link(tmp_path, folder):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["base"], 1, plans=1)
+    outside, out = tmp_path / "outside", tmp_path / "report"
+    outside.mkdir()
+    out.mkdir()
+    (out / folder).symlink_to(outside)
+    with pytest.raises(CapexError, match="is a link"):
+        report.write([run.path], out, strips=0)
+    assert not list(outside.iterdir())

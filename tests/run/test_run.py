@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from capex.campaign.forecast import forecast
 
 import capex
-from capex.errors import CapexError
+import runs
+from capex.campaign.status import read_status
+from capex.dataset.film import read_episode
+from capex.errors import CapexError, DamagedFile, printable
 from capex.method.record import EpisodeRecord
+from capex.run import load_run
 from capex.run.store import open_run
 from capex.run.writing import InvalidNote, Timing
 
@@ -75,3 +81,68 @@ def test_importing_the_package_loads_nothing_heavy():
     code = "import sys, capex; print(sorted({'numpy', 'mujoco', 'rich', 'openai'} & set(sys.modules)), 'load_run' in dir(capex))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split("\n")[0] == "[] True"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda turn: turn.update(reasoning={"a": 1}),
+        lambda turn: turn.update(mended=[7]),
+        lambda turn: turn.update(located="somewhere"),
+        lambda turn: turn["waypoints"][0].update(report=None),
+        lambda turn: turn["waypoints"][0].update(steps=True),
+        lambda turn: turn["waypoints"][0].update(tips=[]),
+    ],
+)
+def test_a_field_of_a_record_of_another_type_is_damage(tmp_path, change):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    path = run.chains()[0].episode(0) / "record.json"
+    record = json.loads(path.read_text())
+    change(record["turns"][0])
+    path.write_text(json.dumps(record))
+    (damaged,) = load_run(run.path).damaged
+    assert "record.json is damaged" in damaged.reason
+
+
+@pytest.mark.parametrize("chain", ["../../outside", "/etc", "a/b", 7, ""])
+def test_a_fork_names_a_chain_and_no_path(tmp_path, chain):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    path = run.chains()[0].episode(0) / "record.json"
+    told = dict.fromkeys(("episode", "step", "state", "repetition", "seed"), 0)
+    fork = {"run": "first", "chain": chain, "decision": 1, **told}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fork": fork}))
+    (damaged,) = load_run(run.path).damaged
+    assert "the chain of a fork is" in damaged.reason
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        {"chains": {"x": 7}},
+        {"chains": {}, "unix_time": "now"},
+        {"chains": {}, "process": 10**400, "host": "here"},
+        {"chains": [], "unix_time": 4e9, "process": 1, "host": "h", "hours_left": 1},
+    ],
+)
+def test_a_note_of_what_runs_that_is_none_says_nothing(tmp_path, note):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    (run.path / "live.json").write_text(json.dumps(note))
+    assert not read_status(run.path).running
+
+
+def test_a_name_that_is_no_text_can_be_shown_and_predicted_from(tmp_path):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 2, plans=1)
+    chain = os.fsencode(run.chains()[0].path)
+    os.rename(chain, chain + b"\xff\xfe")
+    name = run.chains()[0].path.name
+    assert printable(name) == os.fsdecode(os.path.basename(chain))
+    assert forecast(run.path, 5).chains
+
+
+def test_an_episode_is_not_filmed_through_a_link(tmp_path):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    episodes = run.chains()[0].episodes_path
+    episodes.rename(tmp_path / "outside")
+    episodes.symlink_to(tmp_path / "outside")
+    with pytest.raises(DamagedFile, match="is a link"):
+        read_episode(episodes / "0000")

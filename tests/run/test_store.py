@@ -13,8 +13,10 @@ import time
 import numpy as np
 import pytest
 
-from capex.errors import CapexError
-from capex.run.files import read_json, whole_folder
+import runs
+from capex.errors import CapexError, DamagedFile
+from capex.run import live
+from capex.run.files import TEMPORARY, read_json, whole_folder
 from capex.run.steps import read_steps
 from capex.run.store import Chain, find_run, open_run
 from capex.run.writing import InvalidNote, Timing
@@ -162,3 +164,31 @@ def test_folders_that_are_only_named_like_half_written_ones_are_left_alone(tmp_p
         (chain.episodes_path / name).mkdir(parents=True)
     chain.sweep()
     assert [p.name for p in chain.episodes_path.iterdir()] == [".writing-foo-0007"]
+
+
+@pytest.mark.parametrize("place", ["requests", "requests/words/chain", "arranging", "origins"])
+def test_a_link_above_the_attempts_of_a_run_is_not_followed(tmp_path, place):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["base"], 1, plans=1)
+    (tmp_path / "outside").mkdir()
+    (run.path / place).parent.mkdir(parents=True, exist_ok=True)
+    (run.path / place).symlink_to(tmp_path / "outside")
+    for look in (lambda: run.manifest, run.chains):
+        with pytest.raises(DamagedFile, match="is a link"):
+            look()
+
+
+@pytest.mark.parametrize("inner", ["", "live", "exchanges.jsonl"])
+def test_an_attempt_under_way_that_leads_out_is_none(tmp_path, inner):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["base"], 1, plans=1)
+    (chain,), outside = run.chains(), tmp_path / "outside"
+    outside.mkdir()
+    (outside / "exchanges.jsonl").write_text("{}\n")
+    (outside / "events.jsonl").write_text('{"event": "secret"}\n')
+    folder = chain.episodes_path / f"{TEMPORARY}0-0007"
+    (folder / inner).parent.mkdir(exist_ok=True)
+    (folder / inner).symlink_to(outside / inner if inner.endswith("l") else outside)
+    before = sorted((p, p.stat().st_mtime_ns) for p in outside.iterdir())
+    assert live.under_way(chain, 7) is None
+    assert chain.under_way() == []
+    chain.sweep(everything=True)
+    assert sorted((p, p.stat().st_mtime_ns) for p in outside.iterdir()) == before

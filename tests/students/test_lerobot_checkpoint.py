@@ -159,3 +159,31 @@ def test_the_interpreter_must_have_lerobot(tmp_path, monkeypatch):
     python.chmod(0o755)
     with pytest.raises(CapexError, match="has no LeRobot; name the Python"):
         find_interpreter(str(python))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "checkpoints",
+        "checkpoints/000030/pretrained_model",
+        "checkpoints/000030/pretrained_model/model.safetensors",
+    ],
+)
+def test_a_checkpoint_does_not_lead_out_of_its_folder(training, tmp_path, place):
+    (training / place).rename(tmp_path / "outside")
+    (training / place).symlink_to(tmp_path / "outside")
+    with pytest.raises(CapexError, match=r"leads outside|is a link"):
+        read_spec(find(training))
+
+
+def test_the_link_that_lerobot_makes_is_followed(training):
+    (training / "checkpoints" / "last").symlink_to("000030")
+    assert find(training) == training / "checkpoints" / "last" / "pretrained_model"
+    assert read_spec(find(training)).kind == "act"
+
+
+def test_a_checkpoint_whose_dataset_leads_out_is_refused(training, tmp_path):
+    (tmp_path / "lifts" / "meta").rename(tmp_path / "outside")
+    (tmp_path / "lifts" / "meta").symlink_to(tmp_path / "outside")
+    with pytest.raises(CapexError, match="is a link"):
+        read_spec(find(training))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -159,3 +160,13 @@ def test_files_of_another_kind_are_refused(tmp_path):
         robocasa.read(tmp_path / "empty.ckpt", DiffusionSettings(), ("left",))
     with pytest.raises(CapexError, match="there is no checkpoint"):
         robocasa.read(tmp_path / "missing.ckpt", DiffusionSettings(), ("left",))
+
+
+def test_a_tensor_holds_no_more_numbers_than_the_file():
+    with pytest.raises(ValueError, match="too many numbers"):
+        robocasa._rebuild_tensor(torch.zeros(4), 0, (10**12,), (0,))
+
+
+def test_a_pickle_takes_no_memory_for_what_it_claims_to_remember():
+    claimed = b"\x80\x02]r" + (2**31 - 1).to_bytes(4, "little") + b"."
+    assert robocasa.SafeReader(io.BytesIO(claimed)).load() == []

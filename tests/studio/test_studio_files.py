@@ -7,24 +7,26 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from PIL import Image
 
 import runs
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.models import pictures
 from capex.operators import inbox
 from capex.operators.screens import Screens
 from capex.run import control, load_run
-from capex.run.files import TEMPORARY
+from capex.run.files import TEMPORARY, write_json
 from capex.run.heads import load_head
 from capex.run.live import LIVE_FOLDER, screens, watch
 from capex.studio.guard import Refused
 from capex.studio.heads import Heads
 from capex.studio.library import Library
-from capex.studio.rooms import live
+from capex.studio.rooms import arrange, live
 from capex.studio.rooms.room import Studio
+from capex.studio.shelf import fitted
 
 
 def test_heads_tell_what_whole_records_tell(synthetic):
@@ -136,3 +138,27 @@ def test_a_picture_is_found_while_its_attempt_becomes_whole(tmp_path):
             assert live._picture(studio, asked).body == b"a picture"
         assert live._picture(studio, asked).body == b"a picture"
         shutil.rmtree(chain.episode(7))
+
+
+def test_a_scene_that_lies_outside_is_not_shown(tmp_path):
+    run = runs.campaign(tmp_path / "runs" / "first", runs.TASKS[:1], ["capex"], 1, plans=1)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    write_json(outside / "scene.json", {"scene": "secret", "cameras": {"front": True}})
+    (run.path / "arranging").symlink_to(outside)
+    studio = Studio(Library((tmp_path / "runs",)), ())
+    assert arrange._waiting(studio) == []
+    with pytest.raises(DamagedFile, match="is a link"):
+        arrange._picture(studio, {"run": "first", "camera": "front"})
+
+
+def test_a_dataset_whose_metadata_lie_outside_is_not_listed(tmp_path):
+    (tmp_path / "outside").mkdir()
+    write_json(tmp_path / "outside" / "info.json", {"robot_type": "secret"})
+    (tmp_path / "runs" / "set").mkdir(parents=True)
+    (tmp_path / "runs" / "set" / "meta").symlink_to(tmp_path / "outside")
+    assert Library((tmp_path / "runs",)).datasets() == {}
+
+
+def test_a_picture_far_higher_than_wide_is_cut_short():
+    assert fitted(np.zeros((16_000, 1, 3), np.uint8), 192).shape == (768, 192, 3)

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from capex import codec
 from capex.errors import DamagedFile
 from capex.run.files import read_json, write_json
 from capex.run.reading import digests
+from capex.untrusted import damage
 
 COUNTERFACTUAL = "counterfactual.json"
 HITS = ("contact", "finger contact")
@@ -52,6 +54,11 @@ class Counterfactual:
     plans: tuple[PlanOutcome, ...]
     digests: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        outcomes = [outcome for plan in self.plans for outcome in plan.waypoints]
+        if any(outcome.label not in (0, 1, None) for outcome in outcomes):
+            raise ValueError("a label is neither 0, 1 nor null")
+
     @property
     def agreed(self) -> int:
         """Plans whose committed part came out as recorded."""
@@ -69,18 +76,8 @@ def read_counterfactual(episode: Path) -> Counterfactual | None:
     if not path.is_file():
         return None
     try:
-        row = read_json(path)
-        if row["digests"] != digests(episode):
-            return None
-        return Counterfactual(
-            str(row["rule"]), tuple(_plan(plan) for plan in row["plans"]), row["digests"]
-        )
-    except (DamagedFile, OSError, KeyError, TypeError, ValueError):
+        with damage(path):
+            found = codec.from_json(read_json(path), Counterfactual)
+            return found if found.digests == digests(episode) else None
+    except DamagedFile:
         return None
-
-
-def _plan(row: Mapping[str, Any]) -> PlanOutcome:
-    outcomes = tuple(WaypointOutcome(**outcome) for outcome in row["waypoints"])
-    if any(o.label not in (0, 1, None) for o in outcomes):
-        raise ValueError("a label is neither 0, 1 nor null")
-    return PlanOutcome(row["decision"], row["committed"], outcomes, row["difference"])

@@ -243,7 +243,7 @@ class _Finder:
             raise CapexError(
                 f"{folder} was recorded as {then}; this version of the world has {now}"
             )
-        sha256 = hashlib.sha256((folder / "record.json").read_bytes()).hexdigest()
+        sha256 = hashlib.sha256(read_bytes(folder / "record.json")).hexdigest()
         return Origin(state, episode, self._memory(episode), sha256)
 
     def close(self) -> None:

@@ -88,7 +88,13 @@ def fork_number(state: int, repetition: int) -> int:
 def fork_in(extensions: Mapping[str, Any]) -> Fork | None:
     """The fork among the extensions of a record or summary. ValueError where it is garbled."""
     data = extensions.get(KEY)
-    return None if data is None else codec.from_json(data, Fork)
+    if data is None:
+        return None
+    fork = codec.from_json(data, Fork)
+    for value in (fork.run, fork.chain):
+        if not value or Path(value).name != value:
+            raise ValueError(f"a fork names {value[:80]!r}; the name of a run or chain is right")
+    return fork
 
 
 def fork_of(record: EpisodeRecord) -> Fork | None:

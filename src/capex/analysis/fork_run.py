@@ -16,6 +16,7 @@ from capex.errors import CapexError
 from capex.models.prices import Price
 from capex.run.files import write_bytes, write_json
 from capex.run.store import Run, create_run, find_run
+from capex.untrusted import read_bytes
 
 COMMAND = "fork"
 
@@ -55,7 +56,7 @@ class ForkRun:
         copy = self.settings.out / state.record_name
         if not copy.is_file():
             copy.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(copy, record.read_bytes())
+            write_bytes(copy, read_bytes(record))
 
     def _starts(self) -> list[int]:
         before = [] if self.held is None else self.held.manifest.get("plan", {}).get("starts", [])

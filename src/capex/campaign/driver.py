@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from capex import codec
 from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation, Grants
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Progress
@@ -33,9 +34,10 @@ from capex.errors import CapexError, DamagedFile, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.run import control, load_episode
-from capex.run.files import write_bytes
+from capex.run.files import read_json, write_bytes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
+from capex.untrusted import damage
 
 LIVE = "live.json"
 HEARTBEAT_S = 2.0
@@ -394,32 +396,65 @@ def _allocated(grants: Grants) -> ev.Allocated:
     return ev.Allocated(grants.number, grants.given, worth, grants.why)
 
 
+@dataclass(frozen=True)
+class LiveChain:
+    """A chain of which something runs, as `ChainLine` has it."""
+
+    wanted: int | None
+    until: int | None
+    state: str
+    paused_until: float | None
+    per_dollar: float | None
+    now: tuple[ev.EpisodeMoved, ...]
+
+
+@dataclass(frozen=True)
+class LiveNote:
+    """What runs now, for whoever looks from outside: live.json."""
+
+    unix_time: float
+    process: int
+    host: str
+    hours_left: float | None
+    chains: Mapping[str, LiveChain]
+
+
 def live_note(board: Board) -> dict[str, Any]:
-    """What runs now, for whoever looks from outside."""
-    chains = {}
-    for line in board.lines.values():
-        now = [
-            {k: v for k, v in vars(moved).items() if k != "chain"} for moved in line.now.values()
-        ]
-        chains[line.chain] = {
-            **{
-                name: getattr(line, name)
-                for name in ("wanted", "until", "state", "paused_until", "per_dollar")
-            },
-            "now": now,
-        }
-    here = {"process": os.getpid(), "host": socket.gethostname()}
-    return {"unix_time": time.time(), **here, "hours_left": board.hours_left, "chains": chains}
+    """The note of a driver."""
+    chains = {
+        line.chain: LiveChain(
+            line.wanted,
+            line.until,
+            line.state,
+            line.paused_until,
+            line.per_dollar,
+            tuple(line.now.values()),
+        )
+        for line in board.lines.values()
+    }
+    here = time.time(), os.getpid(), socket.gethostname()
+    note: dict[str, Any] = codec.to_json(LiveNote(*here, board.hours_left, chains))
+    return note
 
 
-def from_live(board: Board, note: dict[str, Any]) -> None:
+def read_note(run: Path) -> LiveNote | None:
+    """The note that lies in a run; None where there is none, or something else."""
+    try:
+        with damage(run / LIVE):
+            note = codec.from_json(read_json(run / LIVE), LiveNote)
+            return note
+    except DamagedFile:
+        return None
+
+
+def from_live(board: Board, note: LiveNote) -> None:
     """Put a live note onto a board."""
-    for name, chain in note.get("chains", {}).items():
+    for name, chain in note.chains.items():
         if (line := board.lines.get(name)) is not None:
-            line.wanted, line.until = chain["wanted"], chain["until"]
-            line.state, line.paused_until = chain["state"], chain["paused_until"]
-            line.per_dollar = chain.get("per_dollar")
-            line.now = {m["start"]: ev.EpisodeMoved(name, **m) for m in chain["now"]}
+            line.wanted, line.until = chain.wanted, chain.until
+            line.state, line.paused_until = chain.state, chain.paused_until
+            line.per_dollar = chain.per_dollar
+            line.now = {moved.start: moved for moved in chain.now}
             # What runs has not ended.
             line.taken = {
                 start: taken for start, taken in line.taken.items() if start not in line.now

@@ -104,7 +104,8 @@ class Prediction:
         if not len(history.solved):
             raise ValueError("a chain without an attempt shows nothing to predict from")
         self._history, self._draws, self._n = history, draws, len(history.solved)
-        self._rng = np.random.default_rng([zlib.crc32(history.name.encode()), salt])
+        name = history.name.encode("utf-8", "surrogateescape")  # of a folder
+        self._rng = np.random.default_rng([zlib.crc32(name), salt])
         self._judged = np.array([s is not None for s in history.solved])
         self._solved = np.array([s is True for s in history.solved])
         won = history.successes

@@ -26,8 +26,10 @@ from capex.campaign.spend_repair import SpendRepair, repair_spend
 from capex.errors import CapexError, DamagedFile
 from capex.run import Damaged, load_chain, readable
 from capex.run.accounts import Taken
+from capex.run.files import bytes_of
 from capex.run.steps import read_steps
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, SPEND, Chain, Run, find_run
+from capex.untrusted import read_bytes
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def _move_aside(run: Run, chain: Chain, damage: Damaged) -> Path:
     place = chain.move_aside(damage.path)
     if damage.start is not None and readable(log := place / EXCHANGES):
         times = place / EXCHANGE_TIMES
-        chain.leave(damage.start, log.read_bytes(), times.read_bytes() if times.is_file() else None)
+        chain.leave(damage.start, read_bytes(log), bytes_of(times))
     return place
 
 

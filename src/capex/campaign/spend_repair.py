@@ -27,6 +27,7 @@ from capex.run.accounts import ZERO, Taken, forgotten
 from capex.run.files import write_bytes
 from capex.run.spend import Account, salvage
 from capex.run.store import SPEND, Chain, Run
+from capex.untrusted import read_bytes
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def repair_spend(run: Run, *, dry_run: bool) -> SpendRepair | None:
     if not dry_run:
         if path.is_file():
             kept = _unused(path)
-            write_bytes(kept, path.read_bytes())
+            write_bytes(kept, read_bytes(path))
         write_bytes(path, b"".join(line + b"\n" for line in (*held.lines, *map(_line, rows))))
     total = sum(entered, Taken())
     usd = None if total.usd is None or price is None else total.usd[1]

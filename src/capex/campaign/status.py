@@ -14,13 +14,12 @@ from typing import Any
 
 from capex.campaign.board import Board
 from capex.campaign.ceiling import bytes_text
-from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
+from capex.campaign.driver import HEARTBEAT_S, LiveNote, from_live, read_note
 from capex.campaign.judging import unjudged_sentence
 from capex.campaign.names import start_text
 from capex.campaign.repair import forgotten_sentence
-from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
-from capex.run.files import read_json
+from capex.run.files import alive
 from capex.run.reading import Loader
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run
@@ -150,7 +149,7 @@ def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) ->
     live = _live(run.path)
     if live is not None:
         from_live(board, live)
-        board.given_hours_left = live.get("hours_left")
+        board.given_hours_left = live.hours_left
     plan = run.manifest.get("plan")
     if plan and live is None:
         for chain in run.chains:
@@ -168,26 +167,19 @@ def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) ->
     )
 
 
-def _live(path: Path) -> dict[str, Any] | None:
+def _live(path: Path) -> LiveNote | None:
     """The note of a driver that still runs, as far as one can tell."""
-    try:
-        note = read_json(path / LIVE)
-    except (OSError, CapexError):
+    note = read_note(path)
+    if note is None:
         return None
-    here = note.get("host") == socket.gethostname()
-    if here:
-        try:
-            os.kill(int(note["process"]), 0)
-        except ProcessLookupError:
-            return None
-        except OSError:
-            pass
-    return note if here or time.time() - float(note["unix_time"]) < FRESH_S else None
+    if note.host == socket.gethostname():
+        return note if note.process == os.getpid() or alive(note.process) else None
+    return note if abs(time.time() - note.unix_time) < FRESH_S else None
 
 
-def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
+def _state(board: Board, live: LiveNote | None, *, planned: bool) -> str:
     if live is not None:
-        return f"running on {live['host']} (process {live['process']})"
+        return f"running on {live.host} (process {live.process})"
     if not planned:  # a student: nobody wrote down how many starts there are to be
         return "not running"
     unjudged = ", but for verdicts" if board.unjudged else ""

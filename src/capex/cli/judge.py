@@ -14,7 +14,7 @@ from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.following import print_next
 from capex.cli.help import Examples
-from capex.errors import CapexError
+from capex.errors import CapexError, as_cell
 from capex.run import LoadedEpisode, LoadedRun, load_run
 from capex.run.agreement import agreements
 from capex.run.verdicts import Verdict, append_verdict, read_verdict
@@ -101,7 +101,7 @@ def write_template(run: LoadedRun, path: Path) -> int:
     with open(path, "x", newline="", encoding="utf-8") as out:
         table = csv.writer(out)
         table.writerow(COLUMNS)
-        table.writerows((name, "", "", "", "") for name in rows)
+        table.writerows((as_cell(name), "", "", "", "") for name in rows)
     return len(rows)
 
 

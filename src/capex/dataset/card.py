@@ -4,6 +4,7 @@ was made, at what cost, who judged it, and its gaps.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ def write_card(folder: Path, selection: Selection, facts: Facts) -> None:
     pictures = []
     for name, attempts in by_task.items():
         middle = sorted(attempts, key=lambda a: (a.steps, a.start))[len(attempts) // 2]
-        path = write_strip(middle.path, folder / "pictures" / f"{name.replace(':', '-')}.png")
+        path = write_strip(middle.path, folder / "pictures" / f"{_file_name(name)}.png")
         pictures.append(f"![{_cell(middle.instruction)}](pictures/{path.name})")
     write_bytes(folder / "left_out.csv", left_out_csv(selection.left_out).encode())
     head = [_front(facts), _head(selection, facts), "\n\n".join(pictures)]
@@ -256,6 +257,11 @@ def _depth(facts: Facts) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _file_name(task: str) -> str:
+    """WORLD:TASK as the name of a file: a record of anybody's may hold a path."""
+    return re.sub(r"[^\w,=+-]+", "-", task)[:100]
 
 
 def _cell(text: str) -> str:

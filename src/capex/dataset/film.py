@@ -15,12 +15,12 @@ from PIL import ImageDraw
 
 from capex import worlds
 from capex.dataset.views import Views, open_views
-from capex.errors import CapexError, printable
+from capex.errors import CapexError, DamagedFile, printable
 from capex.method.record import EpisodeRecord
 from capex.run import read_judged
 from capex.run.files import read_json
 from capex.run.steps import StepArrays, read_steps
-from capex.untrusted import require_plain
+from capex.untrusted import LINK, require_plain
 from capex.worlds import CameraSpec, Start
 from capex.worlds.cache import Environments
 
@@ -38,6 +38,9 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
             " runs/NAME/chains/CHAIN/episodes/0000"
         )
     require_plain(episode)
+    for above in episode.parents[:3]:  # within its run
+        if above.is_symlink():
+            raise DamagedFile(above, LINK)
     said = read_json(episode / "record.json")
     if "world" not in said and "error" in said:
         raise CapexError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from capex.dataset.certify import driven, judged, read_certificate
 from capex.dataset.duplicates import Motions
 from capex.dataset.frames import check_episode
-from capex.errors import CapexError, DamagedFile, UnknownName
+from capex.errors import CapexError, DamagedFile, UnknownName, as_cell
 from capex.run import load_chain
 from capex.run.store import Chain, find_run
 from capex.run.summary import StartKey, Summary, summarize
@@ -208,7 +208,8 @@ def left_out_csv(rows: Sequence[LeftOut]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(("dataset", "world", "task", "arm", "start", "reason", "run"))
-    table.writerows((r.dataset, r.world, r.task, r.arm, r.start, r.reason, r.run) for r in rows)
+    facts = ((r.dataset, r.world, r.task, r.arm, r.start, r.reason, r.run) for r in rows)
+    table.writerows(map(as_cell, row) for row in facts)
     return text.getvalue()
 
 

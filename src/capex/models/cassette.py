@@ -27,7 +27,7 @@ from capex.models import (
 )
 from capex.models.attempts import repeat
 from capex.models.exchanges import LOG, attempt_from, read_log, read_times
-from capex.untrusted import JSON_MOST, lines, loads, opened
+from capex.untrusted import FAULTS, JSON_MOST, damage, lines, loads, opened
 
 EXCERPT = 60  # characters of a differing text that are shown
 
@@ -46,10 +46,10 @@ class RecordedRequest:
     def attempts(self) -> list[RequestAttempt]:
         """Its attempts as they were recorded."""
         times = itertools.chain(read_times(self.log)[self.line :], itertools.repeat({}))
-        with opened(self.log) as log:
+        with damage(self.log), opened(self.log) as log:
             log.seek(self.offset)
             rows = [loads(log.readline(JSON_MOST)) for _ in range(self.count)]
-        return [attempt_from(row, **took) for row, took in zip(rows, times, strict=False)]
+            return [attempt_from(row, **took) for row, took in zip(rows, times, strict=False)]
 
     def described(self) -> Mapping[str, Any]:
         """What was asked."""
@@ -144,7 +144,7 @@ def read_requests(log: Path, *, torn_end: bool = False) -> list[RecordedRequest]
         try:
             row = loads(raw)
             number, row_hash = row["number"], row["hash"]
-        except (ValueError, KeyError, TypeError):
+        except FAULTS:
             raise DamagedFile(
                 log, f"line {index + 1} cannot be read; restore it, or record the run again"
             ) from None

@@ -36,7 +36,7 @@ from capex.models import (
 )
 from capex.models.pictures import ImageFormat
 from capex.models.redact import NO_SECRETS, scrubbed_line, secrets
-from capex.untrusted import lines, loads, no_links
+from capex.untrusted import FAULTS, lines, loads, no_links
 
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
@@ -113,7 +113,7 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
                 request = line["request"]
                 here = {name: request[name] for name in STATIC if name in request}
                 line["request"] = static.setdefault(line["static"], here) | request
-        except (ValueError, KeyError, TypeError) as error:
+        except FAULTS as error:
             raise DamagedFile(path, f"line {number} cannot be read ({error})") from None
         yield line
 

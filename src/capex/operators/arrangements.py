@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from capex import codec
 from capex.campaign.manifest import ARRANGEMENTS
 from capex.errors import DamagedFile
 from capex.models.pictures import encode_png
 from capex.run.files import now, read_json, whole_folder, write_bytes, write_json
 from capex.run.store import Chain
-from capex.untrusted import picture, read_bytes
+from capex.untrusted import damage, picture, read_bytes, require_plain
 from capex.worlds import Image
 
 MATCH = "arrangement"  # the folder within an episode
@@ -73,6 +73,7 @@ def find_arrangement(folder: Path, start: int) -> Arrangement | None:
 def read_arrangement(folder: Path) -> Arrangement:
     """A stored arrangement; DamagedFile where a part of it is missing."""
     note = folder / _NOTE
+    require_plain(folder)
     if not note.is_file():
         raise DamagedFile(note, "it is missing")
     images = {p.stem: p for p in sorted(folder.glob("*.png"))}
@@ -108,11 +109,9 @@ def read_match(episode_dir: Path) -> Match | None:
     path = episode_dir / MATCH / _MATCH_NOTE
     if not path.is_file():
         return None
-    raw: Mapping[str, Any] = read_json(path)
-    try:
-        return Match(**raw)
-    except TypeError as error:
-        raise DamagedFile(path, f"it is no match ({error})") from None
+    require_plain(path.parent)
+    with damage(path):
+        return codec.from_json(read_json(path), Match)
 
 
 def read_image(path: Path) -> Image:

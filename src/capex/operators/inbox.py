@@ -24,11 +24,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from capex import codec
 from capex.errors import CapexError, DamagedFile
 from capex.models.exchanges import append
 from capex.run.control import REQUESTS
 from capex.run.files import now, read_json, write_bytes, write_json
-from capex.untrusted import lines, loads, read_bytes
+from capex.untrusted import damage, lines, loads, read_bytes
 
 TAKEOVER = "takeover"
 MESSAGE_MAX = 500  # characters of a message to the model
@@ -181,8 +182,9 @@ def pop_takeover_request(run: Path, chain: str, start: int) -> TakeoverRequest |
     """The request to drive, once; None where there is none."""
     path = _takeover_file(run, chain, start)
     try:
-        asked = TakeoverRequest(**read_json(path))
-    except (OSError, DamagedFile, TypeError):
+        with damage(path):
+            asked = codec.from_json(read_json(path), TakeoverRequest)
+    except DamagedFile:
         return None
     path.unlink(missing_ok=True)
     return asked

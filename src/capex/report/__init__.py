@@ -93,6 +93,9 @@ def _store(out: Path, contents: dict[str, bytes], facts: Mapping[str, Sequence[s
     """All files or none: written into a temporary folder, which takes its place in one rename, or
     whose files replace those of an earlier report, the page and the index last.
     """
+    for name in ("tables", "figures"):
+        if (place := out / name).is_symlink():
+            raise CapexError(f"{place} is a link, and a report is not written through one")
     before = _listed(out / INDEX)
     new = out / NEW if out.exists() else out
     if new != out:

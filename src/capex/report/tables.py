@@ -9,10 +9,12 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from capex.errors import as_cell
 from capex.report.compare import Rate, Tally
 from capex.report.show import INFINITE, MINUS, MISSING
 from capex.report.sources import Source
@@ -105,7 +107,7 @@ class Table:
         for row in self.rows:
             if row.written and row.kind != "group":
                 writer.writerow(
-                    "" if v is None or (isinstance(v, float) and math.isnan(v)) else v
+                    "" if v is None or (isinstance(v, float) and math.isnan(v)) else as_cell(v)
                     for column, value in zip(self.columns, row.values, strict=True)
                     for v in (numbers(value) if column.csv else ())
                 )
@@ -116,9 +118,7 @@ class Table:
         head = self.head
         lines = [[c.head for c in head], ["---:" if c.align == "r" else "---" for c in head]]
         lines += [cells + [""] * (len(head) - len(cells)) for cells in map(self.cells, self.rows)]
-        table = "\n".join(
-            "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |" for cells in lines
-        )
+        table = "\n".join("| " + " | ".join(map(_markdown, cells)) + " |" for cells in lines)
         return "\n\n".join(filter(None, (table, self.caption, self.stand_in))) + "\n"
 
     def latex(self) -> str:
@@ -176,6 +176,11 @@ def tally_names(prefix: str = "") -> tuple[str, ...]:
 def rate_names(name: str) -> tuple[str, ...]:
     """The names of an amount per success."""
     return f"{name}_per_success", f"{name}_low", f"{name}_high", f"{name}_per_attempt"
+
+
+def _markdown(text: str) -> str:
+    """Plain text in a cell of a Markdown table: it ends no cell and begins no tag."""
+    return re.sub(r"<(?=[A-Za-z!/?])", "&lt;", " ".join(text.split())).replace("|", "\\|")
 
 
 def latex(text: str) -> str:

@@ -5,6 +5,7 @@ State t, of T+1, is what the robot showed before action t; each camera has a sto
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,6 +184,8 @@ def _read_video(path: Path, numbers: Sequence[int], count: int) -> Iterator[Imag
 
 
 def _camera(name: str, row: dict[str, Any]) -> RecordedCamera:
+    if re.fullmatch(r"\w[\w.-]{0,60}", name) is None:  # files of datasets are named after it
+        raise ValueError(f"the camera '{name[:60]}'")
     width, height = row["size"]
     matrix, position_m = row.get("intrinsics"), row.get("position_m")
     if row["form"] not in ("video", "images"):

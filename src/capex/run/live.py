@@ -11,13 +11,13 @@ exist.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capex.errors import DamagedFile
 from capex.models import pictures
-from capex.run.files import TEMPORARY
 from capex.untrusted import opened
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ READ_MAX = 4 * 2**20  # bytes of events that are read at once
 
 def under_way(chain: Chain, index: int) -> Path | None:
     """The temporary folder of the attempt at a start; the newest, where several lie there."""
-    found = [p for p in chain.episodes_path.glob(f"{TEMPORARY}*-{index:04d}") if p.is_dir()]
+    found = [p for p in chain.under_way() if p.name.endswith(f"-{index:04d}")]
     return max(found, key=began, default=None)
 
 
@@ -64,7 +64,8 @@ def find_picture(attempt: Path, sha256: str) -> Path | None:
 def watch(attempt: Path) -> None:
     """Say that somebody watches an attempt's cameras."""
     with contextlib.suppress(OSError):
-        (attempt / LIVE_FOLDER / WATCHED).touch()
+        place = attempt / LIVE_FOLDER / WATCHED
+        place.touch(exist_ok=False) if not place.exists() else os.utime(place)
 
 
 def watched_at(attempt: Path) -> float:

@@ -31,7 +31,7 @@ from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
 from capex.run.writing import InvalidNote, Timing
-from capex.untrusted import read_bytes, require_plain
+from capex.untrusted import damage, read_bytes, require_plain
 
 DIGESTED = ("record.json", STEPS)
 
@@ -226,8 +226,8 @@ def load_chain(chain: Chain, load: Loader | None = None) -> LoadedChain:
             if episode.verdict is not None and episode.verdict.verdict == "invalid":
                 invalid.append(read_invalid(folder))
                 continue
-        except DamagedFile as damage:
-            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+        except DamagedFile as fault:
+            damaged.append(Damaged(folder, f"{fault.path.name} is damaged: {fault.reason}"))
             continue
         if (other := held.setdefault(episode.position, index)) != index:
             damaged.append(
@@ -240,8 +240,8 @@ def load_chain(chain: Chain, load: Loader | None = None) -> LoadedChain:
     for folder in chain.invalid():
         try:
             invalid.append(read_invalid(folder))
-        except DamagedFile as damage:
-            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+        except DamagedFile as fault:
+            damaged.append(Damaged(folder, f"{fault.path.name} is damaged: {fault.reason}"))
     for log in chain.unfinished_logs():
         if not readable(log) and log.is_file():  # its attempt may be whole by now
             damaged.append(
@@ -264,7 +264,7 @@ def read_record(episode: Path) -> EpisodeRecord:
     holds.
     """
     path = episode / "record.json"
-    with _damage(path):
+    with damage(path):
         return from_json(read_json(path))
 
 
@@ -310,7 +310,7 @@ def _load_whole(chain: str, folder: Path, index: int) -> LoadedEpisode:
 
 
 def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
-    with _damage(folder):
+    with damage(folder):
         require_plain(folder)
     record = read_record(folder)
     verdicts = () if record.success is not None else tuple(read_verdicts(folder))
@@ -323,7 +323,7 @@ def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
 def read_invalid(folder: Path) -> InvalidAttempt:
     """An attempt that an error or a verdict invalidated; DamagedFile like `read_record`."""
     path = folder / "record.json"
-    with _damage(path):
+    with damage(path):
         require_plain(folder)
         raw = read_json(path)
         if "error" in raw:
@@ -365,7 +365,7 @@ def readable(log: Path) -> bool:
     them.
     """
     try:
-        with _damage(log):
+        with damage(log):
             for recorded in read_requests(log, torn_end=True):
                 recorded.attempts()
     except DamagedFile:
@@ -375,20 +375,5 @@ def readable(log: Path) -> bool:
 
 def _read_timing(folder: Path) -> Timing:
     path = folder / "timing.json"
-    with _damage(path):
+    with damage(path):
         return codec.from_json(read_json(path), Timing)
-
-
-@contextlib.contextmanager
-def _damage(path: Path) -> Iterator[None]:
-    """Whatever is wrong with a file of an attempt, as DamagedFile."""
-    try:
-        yield
-    except OSError as error:
-        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
-    except KeyError as error:
-        raise DamagedFile(path, f"it lacks {error}") from None
-    except ValueError as error:
-        raise DamagedFile(path, str(error)) from None
-    except (TypeError, AttributeError) as error:
-        raise DamagedFile(path, f"it garbles a field ({error})") from None

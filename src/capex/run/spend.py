@@ -22,9 +22,9 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from capex.errors import BudgetExceeded, CapexError, Unsupported
+from capex.errors import BudgetExceeded, CapexError, DamagedFile, Unsupported
 from capex.models import NO_TOKENS, Usage
-from capex.run.files import flush_folder
+from capex.run.files import bytes_of, flush_folder
 from capex.run.pace import PACE, Pace, Rate, Turn
 from capex.untrusted import loads, no_links
 
@@ -35,6 +35,7 @@ TOKENS = tuple(f.name for f in fields(Usage))
 CHUNK_BYTES = 4 * 2**20  # of a file that may be larger than memory
 LINE_MOST = 2**20  # bytes; a line has a few hundred
 USD_MOST = 10**9  # of one request
+HELD_MOST = 10**6  # reservations without a settlement, and starts
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,15 @@ class Slots(Mapping[ChainStart, Account]):
 
     def __init__(self) -> None:
         self._chains: dict[str, dict[int, _Sums]] = {}
+        self._count = 0
 
     def sums(self, slot: ChainStart) -> _Sums:
         """The sums of a start, to add to."""
         starts = self._chains.setdefault(slot[0], {})
-        return starts.setdefault(slot[1], _Sums()) if slot[1] not in starts else starts[slot[1]]
+        if slot[1] not in starts:
+            starts[slot[1]] = _Sums()
+            self._count += 1
+        return starts[slot[1]]
 
     def of_chain(self, name: str) -> dict[int, Account]:
         """The accounts of one chain, by start."""
@@ -144,7 +149,7 @@ class Slots(Mapping[ChainStart, Account]):
         return ((name, start) for name, starts in self._chains.items() for start in starts)
 
     def __len__(self) -> int:
-        return sum(map(len, self._chains.values()))
+        return self._count
 
 
 @dataclass(frozen=True)
@@ -354,6 +359,8 @@ class Spend:
                 else None
             )
             self._open[row["reserve"]] = usd, slot
+            if max(len(self._open), len(self._slots)) > HELD_MOST:
+                raise ValueError("no campaign has so many")
             self._sums.reserve(usd)
             if slot is not None:
                 self._slots.sums(slot).reserve(usd)
@@ -379,11 +386,14 @@ def salvage(path: Path) -> Salvaged:
     """Whatever can be read of a spend.jsonl, damaged or not; nothing where there is none. A last
     line that a kill tore is left out.
     """
-    *whole, _ = path.read_bytes().split(b"\n") if path.is_file() else [b""]
+    content = bytes_of(path) or b""
+    if (count := content.count(b"\n")) > 4 * HELD_MOST:
+        raise DamagedFile(path, f"it has {count:,} lines; no campaign has so many")
+    *whole, _ = content.split(b"\n")
     spend, lines = Spend(path), []
     for line in whole:
-        with contextlib.suppress(ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
-            spend._take(json.loads(line))
+        with contextlib.suppress(ValueError, KeyError, TypeError, ArithmeticError):
+            spend._take(loads(line))
             lines.append(line)
     return Salvaged(lines, spend._slots, len(whole) - len(lines))
 

@@ -47,11 +47,12 @@ from capex.run.machine import fingerprint, revision, versions
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
 from capex.run.writing import WRITERS, EpisodeWriter, Timing, keep_begun, next_numbered
-from capex.untrusted import no_links, read_bytes, require_plain
+from capex.untrusted import is_plain, no_links, read_bytes, require_plain
 
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 EPISODES = "episodes"
+ATTEMPTS = (EPISODES, "invalid", "damaged")  # folders of a chain that hold attempts
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 
 
@@ -216,15 +217,22 @@ class Chain:
         """
         for folder in (self.path, self.path / "unfinished"):
             remove_leftovers(folder, everything=everything)
-        for leftover in (
-            self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ()
-        ):
+        for leftover in self.under_way():
             index = leftover.name[len(TEMPORARY) :].partition("-")[2]
             process = writer_of(leftover)
             if everything or (process is not None and not alive(process)):
                 if index.isdigit() and not keep_begun(self, leftover, int(index)):
                     self.keep_exchanges(leftover, int(index))
                 shutil.rmtree(leftover, ignore_errors=True)
+
+    def under_way(self) -> list[Path]:
+        """The temporary folders of attempts. One that a link, a pipe or a device lies in is none:
+        what is read and written there would reach beyond it.
+        """
+        if not self.episodes_path.is_dir():
+            return []
+        found = [p for p in self.episodes_path.glob(f"{TEMPORARY}*") if not p.is_symlink()]
+        return [p for p in found if p.is_dir() and is_plain(p)]
 
     def keep_exchanges(self, folder: Path, index: int) -> None:
         """Keep the exchanges of an unfinished attempt, unless an earlier one had got further."""
@@ -316,9 +324,18 @@ class Run:
         folder = self.path / "chains"
         if not folder.is_dir():
             return []
-        require_plain(self.path)
-        require_plain(folder)
+        self.require_plain()
         return [Chain(p) for p in sorted(folder.iterdir()) if p.is_dir()]
+
+    def require_plain(self) -> None:
+        """DamagedFile where a link, a pipe or a device lies in the run, above its attempts: those
+        are looked at as each is read.
+        """
+        for place, folders, _ in os.walk(self.path):
+            with contextlib.suppress(FileNotFoundError):  # a campaign removed it meanwhile
+                require_plain(Path(place))
+            if Path(place).parent == self.path / "chains":
+                folders[:] = [name for name in folders if name not in ATTEMPTS]
 
     def sweep(self) -> None:
         """Remove what killed processes left half-written beside the chains."""
@@ -329,7 +346,7 @@ class Run:
         """The manifest as written; DamagedFile where a field that is read has another type,
         or something in the folder leads out of it.
         """
-        require_plain(self.path)
+        self.require_plain()
         manifest = read_json(self.path / "manifest.json")
         if wrong := wrong_field(manifest):
             raise DamagedFile(self.path / "manifest.json", wrong)

@@ -47,6 +47,9 @@ class Verdict:
     words: str = ""
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, str):
+                raise CapexError(f"the {name} of a verdict is {value!r}; a text is right")
         if self.verdict not in get_args(Word):
             valid = ", ".join(get_args(Word))
             raise CapexError(f"a verdict is '{self.verdict}'; valid: {valid}")

@@ -35,6 +35,7 @@ from capex.run.files import (
     write_json,
 )
 from capex.run.steps import STEPS, archive
+from capex.untrusted import no_links, read_bytes
 
 if TYPE_CHECKING:
     from capex.run.store import Chain
@@ -103,7 +104,7 @@ class EpisodeWriter:
         if self.folder.is_dir():  # what a failing disk made an attempt of this process leave
             chain.keep_exchanges(self.folder, index)
             shutil.rmtree(self.folder, ignore_errors=True)
-        self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
+        self._hold = open(chain.path / WRITERS, "a", opener=no_links)  # noqa: SIM115  until the episode is written or dropped
         lock(self._hold, shared=True)
         self.folder.mkdir()
 
@@ -121,7 +122,7 @@ class EpisodeWriter:
         if note.continues and (attempt_dir / EXCHANGES).is_file():
             self._chain.leave(
                 self._index,
-                (attempt_dir / EXCHANGES).read_bytes(),
+                read_bytes(attempt_dir / EXCHANGES),
                 bytes_of(attempt_dir / EXCHANGE_TIMES),
             )
         return attempt_dir

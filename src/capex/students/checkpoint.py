@@ -24,14 +24,12 @@ from capex.errors import CapexError
 from capex.run.files import TEMPORARY, read_json, whole_folder, write_json
 from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
-from capex.untrusted import require_plain_tree
+from capex.untrusted import FAULTS, require_plain_tree
 
 FOLDER = "checkpoints"
 # What a training must find unchanged in its datasets to be continued.
 SAME = ("cameras", "image_size", "state_names", "action_names", "normalizer", "instructions")
 SAME_TRAINING = ("episodes", "frames", "starts")
-# What reading a damaged or foreign file may raise.
-FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, OSError)
 
 
 def save(

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from capex.errors import CapexError, DamagedFile
 from capex.run.files import read_json, write_json
 from capex.run.steps import read_arrays
-from capex.untrusted import opened, picture, require_plain_tree
+from capex.untrusted import damage, opened, picture, require_plain_tree
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
@@ -136,7 +136,14 @@ def load(
 
 
 def open_pack(path: Path) -> Demonstrations:
-    """A pack, or a LeRobot dataset with its pack made when needed."""
+    """A pack, or a LeRobot dataset with its pack made when needed. DamagedFile where it holds
+    something else than this version writes.
+    """
+    with damage(path):
+        return _open_pack(path)
+
+
+def _open_pack(path: Path) -> Demonstrations:
     if path.is_dir():
         require_plain_tree(path)
     if (path / "pack.json").is_file():
@@ -219,6 +226,19 @@ def _read_pack(folder: Path) -> Demonstrations:
     table = read_arrays(folder / "table.npz")
     states, actions = table["states"], table["actions"]
     images = _mapped(folder / IMAGES, len(states))
+    episodes = tuple(Demonstration(**e) for e in head["episodes"])
+    names = {name: head[name] for name in ("cameras", "state_names", "action_names")}
+    if not all(isinstance(n, str) for given in names.values() for n in given):
+        raise ValueError("a name of a camera or a number is no text")
+    sizes = {"cameras": images.shape[1], "state_names": states.shape[1]}
+    sizes |= {"action_names": actions.shape[1]}
+    for name, size in sizes.items():
+        if len(names[name]) != size:
+            raise ValueError(f"it has {len(names[name])} {name} for {size} columns")
+    if len(actions) != len(states) or images.shape[-1] != 3 or not 0 < head["fps"] < 1e6:
+        raise ValueError("its states, actions and pictures do not fit each other")
+    for episode in episodes:
+        _require_sound(episode, len(states))
     keep = [k for k, name in enumerate(head["state_names"]) if not name.startswith(HIDDEN_STATE)]
     return Demonstrations(
         tuple(head["cameras"]),
@@ -228,10 +248,19 @@ def _read_pack(folder: Path) -> Demonstrations:
         (images,),
         np.ascontiguousarray(states[:, keep]),
         actions,
-        tuple(Demonstration(**e) for e in head["episodes"]),
+        episodes,
         (folder.parent.name if folder.name == FRAMES_FOLDER else folder.name,),
         np.arange(len(states)),
     )
+
+
+def _require_sound(episode: Demonstration, frames: int) -> None:
+    """ValueError unless every field has its type, and the frames are there."""
+    for f in fields(Demonstration):
+        if type(value := getattr(episode, f.name)).__name__ != f.type:
+            raise ValueError(f"the {f.name} of an episode is {value!r}; {f.type} is right")
+    if not 0 <= episode.begin < episode.end <= frames:
+        raise ValueError(f"an episode has frames {episode.begin} to {episode.end} of {frames}")
 
 
 def _mapped(path: Path, frames: int) -> np.memmap[Any, np.dtype[np.uint8]]:
@@ -360,10 +389,12 @@ def _fingerprint(path: Path) -> str:
 
 
 def decode_pngs(cells: Sequence[bytes]) -> Iterator[npt.NDArray[np.uint8]]:
-    """Decoded RGB images in order, on a few threads."""
+    """Decoded RGB images in order, on a few threads; a few at a time, for they may be large."""
 
     def decode(cell: bytes) -> npt.NDArray[np.uint8]:
         return np.asarray(picture(cell).convert("RGB"), dtype=np.uint8)
 
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        yield from pool.map(decode, cells)
+    threads = min(16, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as pool:
+        for first in range(0, len(cells), threads):
+            yield from pool.map(decode, cells[first : first + threads])

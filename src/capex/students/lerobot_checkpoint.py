@@ -19,17 +19,15 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.run.files import read_json
 from capex.students.lerobot_reader import ACTION, PICTURES, STATE, read_episodes
-from capex.untrusted import read_bytes, within
+from capex.untrusted import FAULTS, opened, read_bytes, require_plain, require_plain_tree, within
 
 PREFIX = "lerobot:"
 WEIGHTS = "model.safetensors"
 PROCESSORS = ("policy_preprocessor.json", "policy_postprocessor.json")
 NEEDED = ("config.json", WEIGHTS, *PROCESSORS)
-# What reading a damaged or foreign description may raise.
-FAULTS = (LookupError, TypeError, ValueError, AttributeError, OSError)
 
 
 @dataclass(frozen=True)
@@ -67,6 +65,8 @@ def find(path: Path) -> Path:
     numbered = sorted((p for p in steps.glob("*") if p.name.isdigit()), key=lambda p: int(p.name))
     folders = (path, *(p / "pretrained_model" for p in (path, steps / "last", *numbered[-1:])))
     for folder in folders:
+        if not folder.resolve().is_relative_to(path.resolve()):
+            raise DamagedFile(folder, "it leads outside the folder that was named")
         if any((folder / name).is_file() for name in NEEDED):
             lacking = [name for name in NEEDED if not (folder / name).is_file()]
             if lacking:
@@ -83,6 +83,7 @@ def find(path: Path) -> Path:
 
 def read_spec(folder: Path, dataset: Path | None = None, version: str = "") -> LeRobotSpec:
     """What the policy of a checkpoint is; what is damaged, unsafe or unknown to us is refused."""
+    require_plain(folder)
     _require_whole(folder / WEIGHTS)
     try:
         return _read(folder, dataset, version)
@@ -173,6 +174,8 @@ def _features(folder: Path, root: Path, *, given: bool) -> dict[str, Any]:
             f"{folder} was trained on a dataset that is not {place}; name its folder with --dataset"
             " (meta/ is enough): the order of the numbers and the starts are written there"
         )
+    require_plain(root)
+    require_plain_tree(root / "meta")
     features: dict[str, Any] = read_json(root / "meta" / "info.json")["features"]
     return features
 
@@ -201,7 +204,8 @@ def _training(folder: Path, root: Path, trained: Mapping[str, Any]) -> dict[str,
     episodes = read_episodes(root)
     if chosen is not None:
         episodes = tuple(episodes[int(k)] for k in chosen)
-    state = _optional(folder.parent / "training_state" / "training_step.json")
+    beside = folder.parent / "training_state"
+    state = {} if beside.is_symlink() else _optional(beside / "training_step.json")
     number = folder.resolve().parent.name
     steps = state.get("step", int(number) if number.isdigit() else trained.get("steps", 0))
     return {
@@ -231,6 +235,7 @@ def _optional(path: Path) -> dict[str, Any]:
 def _require_whole(path: Path) -> None:
     """Refuse what is no .safetensors file, or was cut short; the tensors are not read."""
     try:
+        opened(path).close()
         with safe_open(path, "np"):
             pass
     except (OSError, SafetensorError, ValueError) as error:

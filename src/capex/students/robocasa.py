@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import pickle
 import zipfile
 from collections import OrderedDict
@@ -30,10 +31,10 @@ import torch
 from torch import Tensor
 
 from capex.errors import CapexError
-from capex.students import checkpoint
 from capex.students.normalizer import SIGNED, Affine, Floats, Normalizer
 from capex.students.resnet import is_state_dict
 from capex.students.settings import DiffusionSettings
+from capex.untrusted import FAULTS
 
 CAMERAS = {
     "left": "robot0_agentview_left",
@@ -53,8 +54,9 @@ ACTION_NAMES = (
     *("base_vx", "base_vy", "base_wz", "torso", "mode"),
 )
 BUFFERS = ("_dummy_variable", ".mask", ".memory_mask")  # no weights of ours
-# What reading a damaged or foreign file may raise.
-FAULTS = (*checkpoint.FAULTS, EOFError, IndexError, RuntimeError)
+
+
+NUMBERS_MOST = 2**26  # of one tensor; the largest has a tenth of that
 
 
 class Inert:
@@ -82,8 +84,11 @@ class Inert:
         return id(self)
 
 
-class SafeReader(pickle.Unpickler):
-    """Builds tensors and plain containers only; every other name in the pickle becomes Inert."""
+class SafeReader(pickle._Unpickler):
+    """Builds tensors and plain containers only; every other name in the pickle becomes Inert.
+
+    Python's own reader: that in C takes memory for as many remembered objects as a file claims.
+    """
 
     def __init__(self, source: io.BytesIO, archive: zipfile.ZipFile | None = None, root: str = ""):
         super().__init__(source)
@@ -109,6 +114,8 @@ class SafeReader(pickle.Unpickler):
 def _rebuild_tensor(
     storage: Tensor, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any
 ) -> Tensor:
+    if math.prod(size) > NUMBERS_MOST:  # a stride of 0 repeats a number without end
+        raise ValueError(f"a tensor of the shape {tuple(size)} has too many numbers")
     return storage.as_strided(tuple(size), tuple(stride), offset)
 
 

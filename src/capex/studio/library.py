@@ -69,6 +69,7 @@ class Library:
         run = self._runs.get(name) or self.runs().get(name)
         if run is None:
             raise Refused(404, f"there is no run '{name[:80]}' below the folders of this studio")
+        run.require_plain()
         return run
 
     def chain(self, run: str, chain: str) -> Chain:
@@ -91,7 +92,8 @@ def _is_run(path: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
 
 
 def _is_dataset(path: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
-    return "meta" in folders and (path / "meta" / "info.json").is_file()
+    meta = path / "meta"
+    return "meta" in folders and not meta.is_symlink() and (meta / "info.json").is_file()
 
 
 def _below(folder: Path, wanted: Wanted) -> list[Path]:

@@ -21,6 +21,7 @@ from capex.studio.guard import Refused
 from capex.studio.stage import WIDTHS
 
 OPENED_MAX, FRAMES_MAX = 4, 600  # datasets, and JPEGs, that are kept
+TALL_MOST = 4  # times as high as wide a picture is shown
 AHEAD = 12  # frames that are decoded along with one
 SKIP = 60  # a frame so far ahead is gone to, and not played to
 Key = tuple[Path, int, str, int]  # dataset, episode, camera, width
@@ -107,6 +108,6 @@ def fitted(pixels: npt.NDArray[Any], width: int) -> npt.NDArray[np.uint8]:
         grey = np.asarray(pixels, dtype=np.float64).reshape(pixels.shape[:2])
         far = float(np.percentile(grey, 99)) or 1.0
         pixels = np.repeat((255 * np.clip(grey / far, 0, 1)).astype(np.uint8)[..., None], 3, axis=2)
-    height = max(1, round(width * pixels.shape[0] / pixels.shape[1]))
+    height = min(TALL_MOST * width, max(1, round(width * pixels.shape[0] / pixels.shape[1])))
     image = Picture.fromarray(np.ascontiguousarray(pixels[..., :3]))
     return np.asarray(image.resize((width, height)))

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import DamagedFile
-from capex.untrusted import opened, require_pixels
+from capex.untrusted import PIXELS_MOST, opened, require_pixels
 
+# Named, so that FFmpeg takes no file for a list of others (HLS, concat), which it would open.
+CONTAINER = "mp4"
 CODEC, PIXELS = "libx264", "yuv420p"
 KEYFRAME_EVERY = 2  # learners read single frames: at most one other has to be decoded first
 # One thread, so that the bytes do not depend on the machine's cores; no B-frames, so that decoding
@@ -75,11 +77,12 @@ def decode(
     this time, where the video can be entered.
     """
     try:
-        with opened(path) as file, av.open(file) as container:
+        with opened(path) as file, av.open(file, format=CONTAINER) as container:
             if not container.streams.video:
                 raise DamagedFile(path, "it holds no video")
             coded = container.streams.video[0].codec_context
             require_pixels(coded.width, coded.height)
+            coded.options = {"max_pixels": str(PIXELS_MOST)}  # it may grow on the way
             if from_s > 0:
                 container.seek(int(from_s * av.time_base))
             for frame in container.decode(video=0):

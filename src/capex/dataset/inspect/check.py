@@ -18,7 +18,7 @@ from capex.dataset.inspect.model import Dataset, Entry, Findings
 from capex.dataset.inspect.opening import open_dataset
 from capex.dataset.inspect.report import DatasetReport, Status, report
 from capex.run.reading import digests
-from capex.untrusted import within
+from capex.untrusted import damage, within
 from capex.worlds.proprioception import quaternions
 
 Tell = Callable[[int, int], None]  # frames done, frames in all
@@ -39,17 +39,10 @@ def check_dataset(
     findings = Findings()
     dataset = open_dataset(path, findings)
     check = _Check(dataset, findings, runs)
-    total = sum(entry.length for entry in dataset.entries)
-    done = 0
-    for frames in dataset.frames():
-        entry = check.by_index.get(frames.index)
-        check.episode(look(frames, entry, dataset.claims.features, findings), entry)
-        done += frames.length
-        if tell is not None:
-            tell(done, max(total, done))
-    dataset.finish()
-    check.whole(expected)
-    return report(str(path), dataset.claims.format, findings, check.fine(expected))
+    with damage(path):
+        check.all(tell)
+        check.whole(expected)
+        return report(str(path), dataset.claims.format, findings, check.fine(expected))
 
 
 class _Check:
@@ -155,6 +148,18 @@ class _Check:
                         f" the other sign than before, which a learner sees as a jump"
                         f"{_and_more(len(turned))}",
                     )
+
+    def all(self, tell: Tell | None) -> None:
+        """Every episode, and what lies beside them."""
+        total, done = sum(entry.length for entry in self.dataset.entries), 0
+        for frames in self.dataset.frames():
+            entry = self.by_index.get(frames.index)
+            seen = look(frames, entry, self.dataset.claims.features, self.findings)
+            self.episode(seen, entry)
+            done += frames.length
+            if tell is not None:
+                tell(done, max(total, done))
+        self.dataset.finish()
 
     def whole(self, expected: int | None) -> None:
         """What can be said of the whole dataset."""

@@ -18,8 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from capex.dataset.inspect.frames import POSITIONS, Seen, look
-from capex.dataset.inspect.model import Claims, DatasetFeature, Entry, Findings
+from capex.dataset.inspect.model import Claims, Dataset, DatasetFeature, Entry, Findings
 from capex.dataset.inspect.opening import open_dataset
+from capex.untrusted import damage
 
 Tell = Callable[[str, int, int], None]  # dataset, frames done, frames in all
 SHOWN = 10  # rows of one kind in the table
@@ -109,6 +110,13 @@ def diff_datasets(first: Path, second: Path, *, tell: Tell | None = None) -> Dat
     a, b = _read(first, tell), _read(second, tell)
     differences = [Difference("damage", sentence, "damaged", "") for sentence in a.damage]
     differences += [Difference("damage", sentence, "", "damaged") for sentence in b.damage]
+    with damage(first):
+        same, shared = _compare(a, b, differences)
+    return DatasetDiff(str(first), str(second), same, shared, tuple(differences))
+
+
+def _compare(a: _Side, b: _Side, differences: list[Difference]) -> tuple[int, int]:
+    """Add what differs; how many episodes are the same, and how many features both have."""
     differences += _structure(a, b)
     pairs, only_a, only_b = _match(a, b)
     differences += [Difference("episodes", a.label(k), "there", "not there") for k in only_a]
@@ -119,12 +127,16 @@ def diff_datasets(first: Path, second: Path, *, tell: Tell | None = None) -> Dat
         rows = _frames(a, b, left, right)
         differences += rows
         same += not rows and bool(shared)
-    return DatasetDiff(str(first), str(second), same, len(shared), tuple(differences))
+    return same, len(shared)
 
 
 def _read(path: Path, tell: Tell | None) -> _Side:
     findings = Findings()
-    dataset = open_dataset(path, findings)
+    with damage(path):
+        return _side(path, open_dataset(path, findings), findings, tell)
+
+
+def _side(path: Path, dataset: Dataset, findings: Findings, tell: Tell | None) -> _Side:
     entries = {entry.index: entry for entry in dataset.entries}
     total, done, seen = sum(entry.length for entry in dataset.entries), 0, {}
     for frames in dataset.frames():

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capex.dataset.inspect.lerobot_tables import read_table, reading
+from capex.dataset.inspect.lerobot_tables import ROWS_MOST, open_table, read_groups, reading
 from capex.dataset.inspect.model import (
     Claims,
     DatasetFeature,
@@ -34,7 +34,12 @@ ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "large
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a small Parquet file."""
-    table = read_table(path)
+    opened = open_table(path)
+    groups = [opened.metadata.row_group(k) for k in range(opened.num_row_groups)]
+    values = sum(g.column(k).num_values for g in groups for k in range(g.num_columns))
+    if values > ROWS_MOST:
+        raise DamagedFile(path, f"it has {values:,} values; at most {ROWS_MOST:,} are read")
+    table = read_groups(opened, path)
     with reading(path):
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows

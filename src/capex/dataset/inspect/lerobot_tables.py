@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capex.errors import DamagedFile
-from capex.untrusted import opened
+from capex.untrusted import FAULTS, opened
 
 VALUES_MOST = 32 * 2**20  # numbers or texts of one column in one row group
 BYTES_MOST = 512 * 2**20  # of a table in memory
+ROWS_MOST = 2 * 2**20  # values of a table that becomes Python objects: what lists episodes, tasks
 BATCH_BYTES, BATCH_ROWS = 64 * 2**20, 2**16
 REPEATED = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}  # encodings that keep equal values once
 TEXTS = {"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"}
@@ -28,7 +29,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DamagedFile(path, "it is missing") from None
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+    except (pa.ArrowException, *FAULTS) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise DamagedFile(path, said[:200]) from None
 

@@ -80,6 +80,9 @@ class Frames:
     pictures: Mapping[str, Iterator[FrameShot]]
 
 
+FINDINGS_MOST = 10_000  # of one rule; nobody reads more
+
+
 class Findings:
     """What is wrong, by rule, in sentences."""
 
@@ -89,7 +92,7 @@ class Findings:
     def add(self, rule: str, sentence: str, severity: Severity = "failed") -> None:
         """Note something; the same sentence is noted once."""
         rows = self.rows.setdefault(rule, [])
-        if (severity, sentence) not in rows[-50:]:
+        if (severity, sentence) not in rows[-50:] and len(rows) < FINDINGS_MOST:
             rows.append((severity, sentence))
 
     def warn(self, rule: str, sentence: str) -> None:

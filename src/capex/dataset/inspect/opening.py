@@ -6,16 +6,22 @@ from pathlib import Path
 
 from capex.dataset.inspect.model import Dataset, Findings
 from capex.errors import CapexError
-from capex.untrusted import read_json, require_plain_tree
+from capex.untrusted import damage, read_json, require_plain_tree
 
 HDF5 = (".hdf5", ".h5")
 
 
 def open_dataset(path: Path, findings: Findings) -> Dataset:
     """A LeRobot folder, an HDF5 file, or the folder of one; CapexError where it is none of them.
+    Whoever reads on in it does so within `damage`: its values may have any type.
 
     pyarrow and h5py are imported for the format that needs them.
     """
+    with damage(path):
+        return _open(path, findings)
+
+
+def _open(path: Path, findings: Findings) -> Dataset:
     if not path.exists():
         raise CapexError(f"there is no {path}; give the folder of a dataset")
     if path.is_dir():

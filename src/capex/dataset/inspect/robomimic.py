@@ -14,19 +14,9 @@ import numpy as np
 
 from capex.dataset.inspect.model import Claims, DatasetFeature, Entry, Findings, Frames, FrameShot
 from capex.errors import CapexError, DamagedFile
-from capex.untrusted import FILE_MOST, loads, opened
+from capex.untrusted import FAULTS, FILE_MOST, PIXELS_MOST, damage, loads, opened
 
 PACKED_MOST = 1100  # bytes that one stored byte can stand for: deflate's limit
-# What h5py raises for files that are cut short or damaged.
-DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except DAMAGE as error:
-        raise DamagedFile(path, " ".join(str(error).split())[:200]) from None
 
 
 class Robomimic:
@@ -35,7 +25,7 @@ class Robomimic:
     def __init__(self, path: Path, findings: Findings):
         self.path, self._findings, self.files = path.parent, findings, 1
         self._name = path.name
-        with _reading(path):
+        with damage(path):
             opened(path).close()
             self._file = h5py.File(path, "r")
             _require_own(self._file, path)
@@ -49,10 +39,10 @@ class Robomimic:
         entries = []
         for number, name in enumerate(names):
             try:
-                with _reading(path):
+                with damage(path):
                     entries.append(self._entry(number, name))
-            except DamagedFile as damage:
-                findings.add("files", f"{self._name}: {name} cannot be read: {damage.reason}")
+            except DamagedFile as damaged:
+                findings.add("files", f"{self._name}: {name} cannot be read: {damaged.reason}")
         self.entries = tuple(entries)
         total = self._data.attrs.get("total")
         texts = tuple(dict.fromkeys(t for e in entries for t in e.tasks))
@@ -73,10 +63,10 @@ class Robomimic:
         """Every demonstration in the order of their numbers."""
         for entry in self.entries:
             try:
-                with _reading(self.path / self._name):
+                with damage(self.path / self._name):
                     frames = self._frames(entry)
-            except DamagedFile as damage:
-                said = f"{self._name}: {entry.name} cannot be read: {damage.reason}"
+            except DamagedFile as damaged:
+                said = f"{self._name}: {entry.name} cannot be read: {damaged.reason}"
                 self._findings.add("files", said)
                 continue
             yield frames
@@ -84,9 +74,9 @@ class Robomimic:
     def finish(self) -> None:
         """Masks name demonstrations that exist; env_args is JSON."""
         known, groups = {e.name for e in self.entries}, {}
-        masks = self._file.get("mask", {})
-        for mask in masks:
-            with contextlib.suppress(*DAMAGE):
+        masks = self._file.get("mask")
+        for mask in masks if isinstance(masks, h5py.Group) else ():
+            with contextlib.suppress(*FAULTS):
                 members = {m.decode() if isinstance(m, bytes) else str(m) for m in masks[mask][:]}
                 groups[mask] = members
                 for name in sorted(members - known):
@@ -97,7 +87,7 @@ class Robomimic:
             self._findings.add("order", f"{self._name}: {name} is in mask/train and mask/valid")
         try:
             loads(str(self._data.attrs["env_args"]))
-        except (KeyError, ValueError):
+        except FAULTS:
             self._findings.warn(
                 "files", f"{self._name}: /data has no env_args in JSON, which robomimic reads"
             )
@@ -150,7 +140,7 @@ def _require_own(file: h5py.File, path: Path) -> None:
     """DamagedFile where a file takes in another one: by a link, or as the numbers of an array; or
     where an array is larger than what is read.
     """
-    groups, seen = [file["/"]], set()
+    groups, seen, held = [file["/"]], set(), 0
     while groups:
         group = groups.pop()
         for name in group:
@@ -167,7 +157,10 @@ def _require_own(file: h5py.File, path: Path) -> None:
                 stored = item.id.get_storage_size()
                 by_frame = _feature(item.name, item).kind != "number"
                 size = whole // max(1, item.shape[0]) if by_frame and item.shape else whole
-                if size > FILE_MOST or (whole > FILE_MOST and whole > PACKED_MOST * stored):
+                most = 4 * PIXELS_MOST if by_frame else FILE_MOST
+                # What was never written takes no place in the file, and all of it in memory.
+                held += max(0, whole - PACKED_MOST * stored)
+                if size > most or held > FILE_MOST:
                     raise DamagedFile(path, f"{item.name} has {whole:,} bytes; too many to be read")
             elif isinstance(item, h5py.Group) and item.id.__hash__() not in seen:
                 seen.add(item.id.__hash__())
@@ -210,5 +203,5 @@ def _shots(values: h5py.Dataset) -> Iterator[FrameShot]:
     for frame in range(len(values)):
         try:
             yield FrameShot(np.asarray(values[frame]))
-        except DAMAGE as error:
+        except FAULTS as error:
             yield FrameShot(None, f"the picture cannot be read ({error})")

@@ -4,6 +4,7 @@ arranged it says so here; what was matched is stored with the attempt.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from capex.errors import DamagedFile
 from capex.models.pictures import encode_jpeg
 from capex.operators.arrangements import Arrangement, arrangements_of, find_arrangement, read_image
 from capex.operators.inbox import SceneReady, post_ready
@@ -49,7 +51,10 @@ def _waiting(studio: Studio) -> list[dict[str, Any]]:
     """Every scene that some campaign waits for."""
     found = []
     for name, run in studio.library.runs().items():
-        if (scene := scene_to_arrange(run.path)) is not None:
+        with contextlib.suppress(DamagedFile):
+            run.require_plain()
+            if (scene := scene_to_arrange(run.path)) is None:
+                continue
             found.append({"run": name, "scene": scene.get("scene")})
     return found
 

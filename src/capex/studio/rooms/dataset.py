@@ -4,11 +4,12 @@ what was meant by each frame, and what differs between two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -21,6 +22,7 @@ from capex.studio.answers import Asked, get, number_of
 from capex.studio.guard import Refused
 from capex.studio.rooms.room import Room, Studio
 from capex.studio.shelf import Shelf
+from capex.untrusted import damage
 
 EPISODES_MAX = 5000  # that are listed
 POINTS_MAX = 2000  # frames of a plot; of more every n-th is shown
@@ -34,12 +36,24 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
     def at(asked: Asked, name: str = "name") -> Path:
         return studio.library.dataset(asked.get(name, ""))
 
+    def diff(path: Path, asked: Asked) -> dict[str, Any]:
+        return _diff(shelf, path, at(asked, "other"))
+
+    def look(work: Callable[[Path, Asked], Any]) -> Callable[[Request], Any]:
+        """An endpoint over a dataset, whose values may have any type."""
+
+        def looked(asked: Asked) -> Any:
+            with damage(path := at(asked)):
+                return work(path, asked)
+
+        return get(looked)
+
     return [
         Route("/api/dataset", get(lambda _: {"datasets": _listed(studio)})),
-        Route("/api/dataset/about", get(lambda asked: _about(shelf, at(asked)))),
-        Route("/api/dataset/episode", get(lambda asked: _episode(shelf, at(asked), asked))),
-        Route("/api/dataset/frame", get(lambda asked: _frame(shelf, at(asked), asked))),
-        Route("/api/dataset/diff", get(lambda asked: _diff(shelf, at(asked), at(asked, "other")))),
+        Route("/api/dataset/about", look(lambda path, _: _about(shelf, path))),
+        Route("/api/dataset/episode", look(lambda path, asked: _episode(shelf, path, asked))),
+        Route("/api/dataset/frame", look(lambda path, asked: _frame(shelf, path, asked))),
+        Route("/api/dataset/diff", look(diff)),
     ]
 
 

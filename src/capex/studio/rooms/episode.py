@@ -31,6 +31,7 @@ from capex.run.store import Run
 from capex.studio.answers import Asked, get, number_of
 from capex.studio.guard import Refused
 from capex.studio.rooms.room import Room, Studio
+from capex.untrusted import damage
 
 OTHERS_MAX = 40
 BODY_MAX = 100_000  # characters of a reply's body that are shown
@@ -176,14 +177,12 @@ def _exchanges(studio: Studio, asked: Asked) -> dict[str, Any]:
     ends = list(accumulate(turn.calls for turn in record.turns))
     first, last = ends[decision - 1] - record.turns[decision - 1].calls, ends[decision - 1]
     times, replies, found = read_times(log), 0, []
-    try:
+    with damage(log):
         for k, line in enumerate(read_log(log)):
             if first <= replies < last:
                 seconds = times[k]["latency_s"] if k < len(times) else None
                 found.append({**_shown(line, folder), "seconds": seconds})
             replies += line["status"] in ("ok", "incomplete")
-    except (ValueError, KeyError, TypeError) as error:
-        raise CapexError(f"{log} cannot be read ({error})") from None
     return {"attempts": found}
 
 

@@ -17,7 +17,6 @@ from starlette.routing import BaseRoute, Route
 from capex.operators import inbox
 from capex.operators.inbox import MESSAGE_MAX
 from capex.run import control
-from capex.run.files import TEMPORARY
 from capex.run.live import began, find_picture, read_events, screens, under_way, watch, watched_at
 from capex.run.store import Chain, Run
 from capex.studio.answers import BEAT_S, Asked, get, number_of, post, stream, text_of
@@ -66,7 +65,7 @@ def attempts(studio: Studio) -> list[dict[str, Any]]:
 
 def _under_way(chain: Chain) -> list[tuple[Path, int]]:
     found = []
-    for folder in chain.episodes_path.glob(f"{TEMPORARY}*-*"):
+    for folder in chain.under_way():
         index = folder.name.rpartition("-")[2]
         if index.isdecimal() and (folder / "live").is_dir():
             found.append((folder, int(index)))
