@@ -21,7 +21,7 @@ from typing import Any
 from capex import codec
 from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation, Grants
-from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Progress
+from capex.campaign.attempt import AttemptJob, AttemptSettings, CutOff, Invalid, Progress
 from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
@@ -69,6 +69,7 @@ class ChainRun:
     method: MethodSettings
     plan: ChainPlan
     patience: Patience
+    settings: AttemptSettings
     retry_invalid: bool = False
     resume_at: float = 0.0  # monotonic
     ended: bool = False
@@ -98,6 +99,7 @@ class ChainRun:
             self.method,
             slot,
             self._fit(memory),
+            self.settings,
             plan.verdicts_seen,
             extensions=extensions,
         )
