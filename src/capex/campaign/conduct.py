@@ -102,6 +102,7 @@ def run_campaign(
                 hours=settings.campaign_hours,
                 order=settings.order,
                 allocation=_allocation(campaign, chains),
+                untested=None if campaign.computes_here else settings.round_size,
             )
             driver.run(request)
             failures, why = driver.failures, "interrupted" if request.stop else driver.why

@@ -149,7 +149,12 @@ class Driver:
         hours: float | None = None,
         order: Order = "interleave",
         allocation: Allocation | None = None,
+        untested: int | None = None,
     ):
+        """`untested`: attempts of a chain at once until the model has answered for the first time;
+        None: no limit.
+        """
+        self._untested = None if board.answered else untested
         self._path, self._chains, self._engine = path, chains, engine
         self._board, self._tell_others = board, tell
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
@@ -243,6 +248,8 @@ class Driver:
             self._end(run, "every start has run" if whole else counted, error)
 
     def _allows(self, run: ChainRun, slot: Slot) -> bool:
+        if self._untested is not None and run.plan.running >= self._untested:
+            return False
         return self._allocation is None or self._allocation.allows(run.key, slot.position)
 
     def _grant(self) -> bool:
@@ -270,6 +277,9 @@ class Driver:
         job, what = self._running[message.ticket], message.what
         run, slot = job.run, job.slot
         if isinstance(what, Progress):
+            if self._untested is not None and what.requests:
+                self._untested = None
+                self._turns.all_changed()
             self._tell(ev.EpisodeMoved(run.key, slot.start, **vars(what)))
             return
         del self._running[message.ticket]
