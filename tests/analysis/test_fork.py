@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import capex
+import runs
 from capex.analysis.fork_origin import fork_of
 from capex.analysis.fork_outcomes import Parting, fork_rows
 from capex.analysis.fork_section import forks_section
@@ -179,3 +181,18 @@ def test_the_command_forks(shm, origin, capsys):
     assert f"{CHAIN} fork 0: " in said
     assert "capex report" in said
     assert len(capex.load_run(shm / "forks").episodes) == 2
+
+
+@pytest.mark.parametrize("chain", ["../../outside", "/etc", "a/b", 7, ""])
+def test_a_fork_names_a_chain_and_no_path(tmp_path, chain):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    path = run.chains()[0].episode(0) / "record.json"
+    told = dict.fromkeys(("episode", "step", "state", "repetition", "seed"), 0)
+    fork = {"run": "first", "chain": "chain", "decision": 1, **told}
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "extensions": {"fork": fork}}))
+    (episode,) = capex.load_run(run.path).episodes
+    assert fork_of(episode.record).chain == "chain"
+    path.write_text(json.dumps({**record, "extensions": {"fork": {**fork, "chain": chain}}}))
+    (episode,) = capex.load_run(run.path).episodes
+    assert fork_of(episode.record) is None

@@ -97,6 +97,8 @@ class RequestReader(CampaignExtension):
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
         self._requests: CampaignExtension | None = None
+        if not attempt.continues:
+            control.forget_attempt(*attempt.place)
         self._load_if(control.attempt_requested(*attempt.place))
 
     def _load_if(self, needed: bool) -> None:
