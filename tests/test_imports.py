@@ -77,13 +77,6 @@ EXTENSIONS = {
     "studio": ("operators", "analysis", "rigs"),
     "cli": ("studio", "operators", "analysis", "rigs", "pilot"),
 }
-# Imports of extensions that the core still has: package -> extensions.
-STILL = {
-    "run": ("analysis", "operators"),
-    "campaign": ("analysis", "operators", "rigs"),
-    "dataset": ("operators",),
-    "students": ("operators", "rigs"),
-}
 PACKAGES = CORE.keys() | EXTENSIONS.keys()
 GROUND = {
     "codec": (),
@@ -148,7 +141,7 @@ def _packages(path: Path) -> set[str]:
 
 def test_dependencies_point_one_way():
     allowed = {
-        **{name: {*below, *STILL.get(name, ())} for name, below in CORE.items()},
+        **{name: set(below) for name, below in CORE.items()},
         **{name: {*CORE, *others} for name, others in EXTENSIONS.items()},
     }
     for package, others in allowed.items():

@@ -27,6 +27,12 @@ REPEAT_REQUESTS = "capex.operators.requests:RepeatRequests"
 # Extensions of every attempt by a robot, in order: (Attempt) -> CampaignExtension.
 ROBOT_EXTENSIONS = ("capex.rigs.attempt:RobotAttempt", "capex.operators.screens:Screens")
 
+# Filters of exports beyond those of `dataset.selection.Filters`, by name: an ExportFilter.
+EXPORT_FILTERS = {
+    "forks": "capex.analysis.export_filter:FORKS",
+    "helped": "capex.operators.export_filter:HELPED",
+}
+
 # Sections of a report in order: (SectionInput) -> list[Section].
 REPORT_SECTIONS = (
     "capex.report.sections.summary:summary",

@@ -82,7 +82,7 @@ def test_forks_of_the_kitchen_part_where_their_noise_differs(shm):
     # A demonstration begins at its start; none is taken unasked, and no repetition in any case.
     attempts = [*find_attempts(shm / "first"), *find_attempts(shm / "forks")]
     assert len(select("d", attempts, Filters(uncertified=True)).attempts) == 1
-    taken = select("d", attempts, Filters(uncertified=True, forks=True)).attempts
+    taken = select("d", attempts, Filters(uncertified=True, extensions=("forks",))).attempts
     assert [a.summary.steps for a in taken] == [
         e.record.steps for e in (episode, other) if e.success
     ]

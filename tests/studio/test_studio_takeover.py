@@ -194,11 +194,11 @@ def check_the_mark(out, driven):
     if driven.success:
         (certificate,) = (c.certificate for c in certify_run(out) if c.episode == driven.path)
         assert not certificate.certified
-        assert "a person took over" in certificate.reason
+        assert "a person drove" in certificate.reason
     choose = select if driven.success else select_failures
     chosen = choose("x", find_attempts(out), Filters(uncertified=True))
     (left,) = (r for r in chosen.left_out if r.start == driven.index)
     assert isinstance(left, LeftOut)
-    assert "a person took over" in left.reason
+    assert "a person drove" in left.reason
     with pytest.raises(CapexError, match="a person drove before decision"):
         fork(out, [f"{driven.chain}/{driven.index}@{turn['decision']}"], out=out.parent / "forks")

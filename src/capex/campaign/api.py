@@ -62,7 +62,6 @@ def collect(
     pauses: Pauses | None = None,
     operator: Judge | str | None = None,
     person: Judge | None = None,
-    open_dataset: Callable[..., Any] | None = None,
     load: Loader | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -74,8 +73,7 @@ def collect(
     begins with its episodes. A campaign that may cost more than
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
-    your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
-    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). load: reads the
+    your own, or "person" or "scripted"; person: who is asked where it is a person. load: reads the
     episodes that are returned, `capex.run.heads.load_head` without their decisions. A campaign that
     ends early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
@@ -85,7 +83,7 @@ def collect(
     ready = prepare(
         names, config=config, model=model, operator=named, named_by_user=True, **options
     )
-    people = people_of(ready.settings, ready.specs, asked_person, open_dataset)
+    people = people_of(ready.settings, ready.specs, asked_person)
     refuse_without_operator(ready.settings, ready.specs, people.judge)
     refuse_small_budgets(ready)
     if not yes:

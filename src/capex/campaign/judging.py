@@ -66,10 +66,7 @@ class People:
 
 
 def people_of(
-    settings: Settings,
-    specs: Mapping[tuple[str, str], Spec],
-    person: Judge | None,
-    open_dataset: Callable[..., Any] | None = None,
+    settings: Settings, specs: Mapping[tuple[str, str], Spec], person: Judge | None
 ) -> People:
     """The people beside the worlds of a campaign; a setting that needs them elsewhere is
     refused.
@@ -77,7 +74,7 @@ def people_of(
     given = settings.operator is not None or settings.arrangements is not None
     if not given and all(spec.success != "operator" for spec in specs.values()):
         return People()
-    people: People = load(CAMPAIGN_PEOPLE)(settings, specs, person, open_dataset)
+    people: People = load(CAMPAIGN_PEOPLE)(settings, specs, person)
     return people
 
 

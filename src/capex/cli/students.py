@@ -268,14 +268,12 @@ def print_rollouts(run: Path) -> None:
 
 def roll_out_here(jobs: Sequence[Rollouts], *, by: str | None, **options: Any) -> LoadedRun:
     """Rollouts on a rig with a display, and where a person stands by, at this terminal."""
-    from capex.cli.collect import lerobot_scenes
     from capex.cli.operator import at_terminal
     from capex.cli.progress import watching
     from capex.students.attended import roll_out
 
     with watching(console, False) as watch, at_terminal(by, console, watch) as person:
-        given = {"open_dataset": lerobot_scenes, "watch": watch, **options}
-        return roll_out(jobs, person=person, **given)
+        return roll_out(jobs, person=person, watch=watch, **options)
 
 
 @dataclass(frozen=True)

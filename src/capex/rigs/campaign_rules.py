@@ -9,7 +9,7 @@ from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.operators import Operator
 from capex.operators.arranging import ArrangedBy
-from capex.operators.scenes import OpenDataset, Scenes, open_scenes
+from capex.operators.scenes import Scenes, open_scenes
 from capex.operators.scripted import ScriptedOperator
 from capex.rigs.campaign_files import rig_of
 from capex.worlds import RIG, Spec
@@ -18,15 +18,10 @@ from capex.worlds.robots import one_robot
 Specs = Mapping[tuple[str, str], Spec]
 
 
-def people_of(
-    settings: Settings,
-    specs: Specs,
-    person: Operator | None,
-    open_dataset: OpenDataset | None = None,
-) -> People:
+def people_of(settings: Settings, specs: Specs, person: Operator | None) -> People:
     """The people of a campaign; a start without an arrangement is refused."""
     operator, named = choose_operator(settings, specs, person)
-    scenes = scenes_of(settings, specs, open_dataset)
+    scenes = scenes_of(settings, specs)
     arranged = () if operator is None else (ArrangedBy(operator, scenes),)
     return People(operator, named, arranged)
 
@@ -64,9 +59,7 @@ def choose_operator(
     return given, wanted
 
 
-def scenes_of(
-    settings: Settings, specs: Specs, open_dataset: OpenDataset | None
-) -> dict[str, Scenes]:
+def scenes_of(settings: Settings, specs: Specs) -> dict[str, Scenes]:
     """Where the arrangements of each task come from; a start that is not there is refused."""
     source = settings.arrangements
     if source is None:
@@ -75,7 +68,7 @@ def scenes_of(
     for spec in specs.values():
         if spec.success != "operator":
             raise CapexError(f"--arrangements {source}: {spec.name} resets itself; leave it out")
-        scenes = open_scenes(source, spec.task, open_dataset)
+        scenes = open_scenes(source, spec.task)
         missing = sorted(set(settings.starts) - set(scenes.starts()))
         if missing:
             has = sorted(scenes.starts())

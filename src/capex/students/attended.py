@@ -9,7 +9,7 @@ start, on one arrangement.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,6 @@ def roll_out(
     jobs: Sequence[Rollouts],
     *,
     person: Judge | None = None,
-    open_dataset: Callable[..., Any] | None = None,
     watch: Watch | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -71,7 +70,7 @@ def roll_out(
     specs = {(spec.world, spec.task): spec}
     refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
-    people = people_of(settings, specs, person, open_dataset)
+    people = people_of(settings, specs, person)
     refuse_without_operator(settings, specs, people.judge)
     run = open_run(settings.out, {"command": "evaluate"}, gl_backend())
     copy_rigs(run.path, (spec.world,))
