@@ -13,6 +13,7 @@ from capex.run.files import read_json, write_json
 
 QUICK = Pipeline((32, 24), ("wrist",))
 DATA = "data/chunk-000/file-000.parquet"
+EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 
 
 def write_layouts(demos: Path, root: Path) -> None:

@@ -20,9 +20,8 @@ from capex.dataset.inspect import check_dataset, diff_datasets
 from capex.dataset.inspect.report import RULES
 from capex.errors import CapexError
 from capex.run.files import read_json, write_json
-from layouts import DATA, QUICK
+from layouts import DATA, EPISODES, QUICK
 
-EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 PICTURE = "observation.images.wrist"
 
 
