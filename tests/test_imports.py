@@ -161,7 +161,8 @@ def test_every_module_is_in_a_package():
 
 
 def test_registered_names_exist():
-    for name in (registry.RIG_WORLD, *registry.REPORT_SECTIONS):
+    names = (*registry.ROBOT_WORLDS.values(), *registry.REPORT_SECTIONS)
+    for name in names:
         assert callable(registry.load(name))
 
 

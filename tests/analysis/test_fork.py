@@ -137,7 +137,7 @@ def test_another_method_goes_on_from_the_same_state(shm, origin):
     assert fresh.record.labels_before == 0
     data = load([shm / "forks", origin])
     sources, _ = group(data)
-    assert [s.forked for s in sources] == [", forks" in s.label for s in sources]
+    assert [s.resumed for s in sources] == [", forks" in s.label for s in sources]
     (compared,) = comparisons(sources)  # with each other, not with whole episodes
     assert compared.pairs.n == 1
     (section,) = forks_section(SectionInput(data, sources))

@@ -46,7 +46,6 @@ from capex.run import LoadedRun
 from capex.run.files import write_bytes
 from capex.run.reading import Loader
 from capex.run.store import PROMPT, SPEND, Run
-from capex.worlds.robots import one_robot
 
 
 def collect(
@@ -149,7 +148,7 @@ def demonstrate(
     settings = Settings(tasks=tasks, methods=(method,), model=name, out=Path(out), **given)
     specs = specs_of(settings)
     refuse_sharing(settings, specs)
-    if any(one_robot(spec) for spec in specs.values()):
+    if any(spec.exclusive for spec in specs.values()):
         # Whose truth the expert reads, the scripted operator arranges and judges.
         has_room = load(HAS_ROOM)
         by_hand = person is not None and not all(has_room(spec.world) for spec in specs.values())

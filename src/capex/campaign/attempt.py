@@ -64,7 +64,6 @@ from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.run.writing import Timing
 from capex.worlds import Env, Start
-from capex.worlds.robots import one_robot
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.
@@ -237,7 +236,7 @@ class _Running:
         self._ledger.check = self.lease.may_wait
         paid = job.chain.unfinished(job.slot.start)
         # Recorded answers never drive a robot again.
-        self._robot = one_robot(env.spec)
+        self._robot = env.spec.exclusive
         continues = not self._robot and model is not None and paid.is_file() and readable(paid)
         self._paid = paid if continues else None
         self.extensions: list[CampaignExtension] = []

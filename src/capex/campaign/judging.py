@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from capex import worlds
+from capex.campaign import world_files
 from capex.campaign.extensions import ExtensionFactory
-from capex.campaign.manifest import RIG_TASKS, disown
+from capex.campaign.manifest import disown
 from capex.campaign.settings import Settings
 from capex.errors import CapexError, RigFault
 from capex.method.record import EndReason
@@ -137,7 +138,7 @@ def _criterion(episode: LoadedEpisode) -> tuple[str, tuple[str, ...]]:
         known = worlds.tasks(record.world).get(record.task)
     except CapexError:
         said: Any = Run(episode.path.parents[3]).manifest
-        for key in ("settings", "rigs", record.world, RIG_TASKS, record.task):
+        for key in ("settings", world_files.KEY, record.world, world_files.TASKS, record.task):
             said = said.get(key) if isinstance(said, Mapping) else None
         row = said if isinstance(said, Mapping) else {}
         listed = row.get("rules")

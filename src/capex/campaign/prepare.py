@@ -22,7 +22,6 @@ from capex.registry import WITH_PRIORS, load
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
-from capex.worlds.robots import one_robot
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def refuse_small_budgets(ready: Prepared) -> None:
 
 def _moves(specs: Mapping[tuple[str, str], Spec]) -> bool:
     """Whether looking at a first request would move a robot, so that nobody looks."""
-    return any(one_robot(spec) for spec in specs.values())
+    return any(spec.exclusive for spec in specs.values())
 
 
 @dataclass(frozen=True)

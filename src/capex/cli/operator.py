@@ -20,7 +20,7 @@ from capex.operators import Standby
 from capex.operators.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
-from capex.worlds.robots import RigEnv, one_robot
+from capex.worlds.robots import RigEnv
 
 LISTEN_S = 0.2
 
@@ -47,7 +47,7 @@ class TerminalOperator:
         """Wait for the scene; that of a world that resets itself is ready."""
         with self.judging.paused():
             name = self.name  # asked for once
-        if not one_robot(env.spec):
+        if not env.spec.exclusive:
             return Match(name, self.stand_in, None)
         ready = self._arranging.arrange(env, start, arrangement, standby)
         return Match(ready.by or name, self.stand_in, None, notes=ready.notes)

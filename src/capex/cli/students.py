@@ -26,7 +26,7 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError
-from capex.worlds import RIG
+from capex.worlds import robot_prefix
 
 if TYPE_CHECKING:
     from capex.run import LoadedRun
@@ -131,7 +131,7 @@ class Train:
         starts = checkpoint.read_spec(place).training.get("starts", ())
         if starts:
             world, task = starts[0][:2]
-            rig = world.startswith(RIG)  # whose starts a person arranges: few of them
+            rig = bool(robot_prefix(world))  # whose starts a person arranges: few of them
             first = max(0 if rig else 1000, *(start[2] + 1 for start in starts))
             unseen = ("--starts", f"{first}:{first + (10 if rig else 50)}")
             rollouts = self.out.with_name(f"{self.out.name}-rollouts")

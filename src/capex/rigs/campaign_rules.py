@@ -11,9 +11,9 @@ from capex.operators import Operator
 from capex.operators.arranging import ArrangedBy
 from capex.operators.scenes import Scenes, open_scenes
 from capex.operators.scripted import ScriptedOperator
+from capex.rigs import RIG
 from capex.rigs.campaign_files import rig_of
-from capex.worlds import RIG, Spec
-from capex.worlds.robots import one_robot
+from capex.worlds import Spec
 
 Specs = Mapping[tuple[str, str], Spec]
 
@@ -31,7 +31,7 @@ def choose_operator(
 ) -> tuple[Operator | None, str]:
     """Who stands beside the robot, and as the manifest says it; empty where nobody is needed."""
     needed = [spec for spec in specs.values() if spec.success == "operator"]
-    robots = [spec for spec in needed if one_robot(spec)]
+    robots = [spec for spec in needed if spec.exclusive]
     if not needed:
         if settings.operator is not None:
             raise CapexError(

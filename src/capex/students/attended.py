@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from capex.campaign import world_files
 from capex.campaign.attempt import Work
 from capex.campaign.check import refuse_sharing, refuse_starts
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
 from capex.campaign.demonstrators import STUDENT, method_without_model
 from capex.campaign.engines import Setup
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
-from capex.campaign.manifest import copy_rigs
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import CapexError
 from capex.method.episode import Demonstrator
@@ -73,7 +73,7 @@ def roll_out(
     people = people_of(settings, specs, person)
     refuse_without_operator(settings, specs, people.judge)
     run = open_run(settings.out, {"command": "evaluate"}, gl_backend())
-    copy_rigs(run.path, (spec.world,))
+    world_files.copy(run.path, (spec.world,))
     _claim(run, spec, plans, settings.starts)
     students = Students({plan.arm: job for plan, job in zip(plans.values(), jobs, strict=True)})
     setup = Setup(
