@@ -187,7 +187,7 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Names of the settings that differ. Of the files of a world a run keeps its own tasks alone, so
+    """Names of the settings that differ. Of a world's files a run keeps its own tasks alone, so
     one that has no such task does not differ in them.
     """
     theirs, others = ({m[0] for k in side if (m := FILE_TASK.match(k))} for side in (a, b))
