@@ -30,6 +30,9 @@ REPEAT_REQUESTS = "capex.operators.requests:RepeatRequests"
 # Extensions of every attempt by a robot, in order: (Attempt) -> CampaignExtension.
 ROBOT_EXTENSIONS = ("capex.rigs.attempt:RobotAttempt", "capex.operators.screens:Screens")
 
+# Folders of extensions in a run, which a branch of it keeps.
+RUN_FOLDERS = ("arrangements",)
+
 # Kinds of runs of extensions, by the command in their manifests: a RunKind.
 RUN_KINDS = {"fork": "capex.analysis.fork_kind:FORKS"}
 

@@ -125,8 +125,8 @@ def demonstrate(
 ) -> LoadedRun:
     """A campaign of one who asks no model: "expert", or "human" where a world's dataset holds what
     people did, or a demonstrator of your own, in this process. options: starts, parallel, ray,
-    slots. Its episodes are independent of each other. person: who arranges a rig that is no
-    simulated room; its attempts are judged later.
+    slots. Its episodes are independent of each other. person: who arranges a robot's scene
+    in no simulated room; its attempts are judged later.
     """
     worlds.allow(*([names] if isinstance(names, str) else names))
     tasks = tuple(parse_names(names))

@@ -126,7 +126,7 @@ class AttemptJob:
 
 @dataclass(frozen=True)
 class Invalid:
-    """An error of the model, the simulator or the rig ended the attempt, which is kept apart. It
+    """An error of the model, the simulator or the robot ended the attempt, which is kept apart. It
     counts if the model had begun to answer or the simulator failed. It is `final` where requests
     without an answer have used the start's budget up: no other attempt could send anything.
     """
@@ -136,7 +136,7 @@ class Invalid:
     counts: bool
     seconds: float
     path: Path | None
-    over: bool = False  # whether the operator ends the campaign: the rig is not fine again
+    over: bool = False  # whether the operator ends the campaign: the robot is not fine again
     final: bool = False
 
 
@@ -180,7 +180,7 @@ def run_attempt(
     extensions: Sequence[ExtensionFactory] = (),
 ) -> AttemptOutcome:
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
-    unless another is given. `judge` confirms that a rig is fine again after a fault.
+    unless another is given. `judge` confirms that a robot is fine again after a fault.
     """
     run = _Running(env, demonstrator, job, spend, core, tell)
     with run.lease:
@@ -275,7 +275,7 @@ class _Running:
             "world": env.spec.world,
             "tau": job.method.tau,
             "horizon": env.spec.horizon,
-            "screens": env.spec.real_time,
+            "live_cameras": env.spec.real_time,
         }
         live = LiveLog(writer.folder, env, shown, self._ledger, keep_pictures=not images)
         attempt = Attempt(

@@ -40,7 +40,7 @@ class Question:
 
 
 class Judge(Protocol):
-    """Gives verdicts where a world cannot judge, and confirms that a rig is fine again."""
+    """Gives verdicts where a world cannot judge, and confirms that a robot is fine again."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Judge(Protocol):
         """Whether it is scripted."""
 
     def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
-        """The rig stopped; whether it is fine again. False ends the campaign."""
+        """The robot stopped; whether it is fine again. False ends the campaign."""
 
     def judge(self, question: Question) -> Verdict | None:
         """The verdict on an attempt; None: later."""

@@ -17,6 +17,7 @@ from capex.campaign import world_files
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
 from capex.models.prices import Price, parse_price
+from capex.registry import RUN_FOLDERS
 from capex.run import origins
 from capex.run.files import TEMPORARY, write_json
 from capex.run.lineage import BRANCHED_FROM, branched_from
@@ -26,7 +27,6 @@ from capex.run.verdicts import OPINIONS, VERDICTS
 from capex.setting import as_flag
 
 OPEN_LISTS = ("tasks", "arms", world_files.KEY)  # a run may get more of these
-ARRANGEMENTS = "arrangements"  # of a run: the pictures that starts are matched to
 
 
 @dataclass(frozen=True)
@@ -270,8 +270,9 @@ def _branch(
             fields[world_files.KEY] = texts
         scratch.mkdir(parents=True, exist_ok=True)
         world_files.copy(scratch, (world for world, _ in settings.tasks))
-        if (arranged := run.path / ARRANGEMENTS).is_dir():
-            shutil.copytree(arranged, scratch / ARRANGEMENTS, copy_function=_link)
+        for name in RUN_FOLDERS:
+            if (run.path / name).is_dir():
+                shutil.copytree(run.path / name, scratch / name, copy_function=_link)
         made_by = {
             k: v
             for k, v in run.manifest.items()

@@ -46,7 +46,7 @@ def prepare(
 ) -> Prepared:
     """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so
     neither a key nor `out` is needed. `named_by_user`: the user typed the names of worlds and
-    model, or wrote them into the config, so that modules and rig files among them may be loaded.
+    model, or wrote them into the config, so that modules and files among them may be loaded.
     """
     file = read_config(Path(config)) if isinstance(config, str | Path) else config
     named = model if isinstance(model, str) or model is None else model.name

@@ -18,7 +18,7 @@ TASKS = "tasks"  # of a world's contents
 class WorldFiles(Protocol):
     """The files of one kind of worlds, a module in `registry.ROBOT_FILES`."""
 
-    WHAT: str  # as in "the rig file"
+    WHAT: str  # their name in a sentence
 
     def contents(self, tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
         """The contents for these (world, task), by world and file, so that a changed value can be

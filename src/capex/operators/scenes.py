@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from capex.campaign.manifest import ARRANGEMENTS
 from capex.errors import CapexError, DamagedFile
 from capex.models import pictures
-from capex.operators.arrangements import find_arrangement, read_image
+from capex.operators.arrangements import ARRANGEMENTS, find_arrangement, read_image
 from capex.run.reading import load_run
 from capex.run.store import find_run
 from capex.worlds import Image, Spec
