@@ -143,7 +143,8 @@ def _filter_fields() -> list[tuple[str, Any, Any]]:
 FilterFlags = make_dataclass("FilterFlags", _filter_fields(), frozen=True)
 
 
-def _filters(flags: Any) -> Filters:
+def filters_of(flags: Any) -> Filters:
+    """The filters that were given as flags."""
     given = vars(flags)
     named = tuple(name for name in EXPORT_FILTERS if given.get(name))
     core = {name: value for name, value in given.items() if name not in EXPORT_FILTERS}
@@ -224,7 +225,7 @@ class Export:
                 format=self.format,
                 paired=self.paired,
                 failures=self.failures,
-                filters=_filters(self.filters),
+                filters=filters_of(self.filters),
                 pipeline=Pipeline(size, self.cameras, self.depth, self.video, self.crf),
                 licence=self.license,
                 command=shlex.join(["capex", *sys.argv[1:]]),
@@ -261,7 +262,7 @@ class Export:
         chosen = export_pack(
             self.runs,
             self.out,
-            _filters(self.filters),
+            filters_of(self.filters),
             Pipeline(size, self.cameras),
             parallel=self.parallel,
             tell=lambda done, total: tell(self.out.name, done, total),
