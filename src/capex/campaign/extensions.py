@@ -18,7 +18,6 @@ from capex.run import control
 from capex.run.frames import FRAMES
 from capex.run.store import Chain
 from capex.worlds import Env, FrameRecording, Start
-from capex.worlds.robots import one_robot
 
 
 @dataclass
@@ -131,7 +130,7 @@ def extensions_of(
         found.append(factory(attempt))
     if spec.records_frames:
         found.append(FrameRecorder(attempt))
-    if one_robot(spec):
+    if spec.exclusive:
         found += [load(name)(attempt) for name in ROBOT_EXTENSIONS]
     if requests:
         found.append(RequestReader(attempt))
