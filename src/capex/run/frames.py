@@ -55,6 +55,7 @@ class RecordedFrames:
         self._folder = episode / FRAMES
         path = self._folder / CAMERAS_JSON
         try:
+            require_plain(episode)  # its folder of frames is no link
             require_plain(self._folder)
             rows = read_json(path)
             self._cameras = {name: _camera(name, row) for name, row in rows.items()}
