@@ -96,7 +96,7 @@ class Shelf:
                 return
             if shot.pixels is None:
                 if playing.at <= tick:
-                    raise CapexError(shot.wrong)
+                    raise CapexError(shot.wrong, code=ErrorCode.DAMAGED_FILE)
                 return
             if playing.at >= tick:
                 self._frames[key, playing.at] = encode_jpeg(fitted(shot.pixels, key[3]))
