@@ -34,10 +34,9 @@ from capex.analysis.fork_origin import (
     parse_state,
 )
 from capex.analysis.fork_run import ForkedRun, open_forks
-from capex.campaign.check import work_of
-from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
+from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.driver import ResumedSlots
-from capex.campaign.engines import Setup
+from capex.campaign.engines import Campaign
 from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
@@ -52,7 +51,7 @@ from capex.models import Model, Sampling, pictures
 from capex.operators.requests import takeovers_of
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode, read_record
 from capex.run.steps import read_steps
-from capex.run.store import PROMPT, SPEND, Chain, find_run
+from capex.run.store import PROMPT, Chain, find_run
 from capex.untrusted import read_bytes
 from capex.worlds import Env, Start
 
@@ -187,7 +186,8 @@ def fork(
             fork_run,
             settings,
             ready.specs,
-            Setup(work_of(settings, price), asked, fork_run.path / SPEND, settings.chat),
+            asked,
+            price=price,
             stand_in=ready.model.stand_in,
             computes_here=ready.model.computes_here,
             retry_invalid=retry_invalid,
@@ -195,7 +195,7 @@ def fork(
             begins_with=origins[0].memory if remember else None,
             resumed=_resumed(Path(run), origins, opened.numbers, times, seed),
         )
-        return conduct(campaign, watch)
+        return run_campaign(campaign, watch)
 
 
 def _refuse(times: int, seed: int, options: Mapping[str, Any]) -> None:

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from capex import worlds
-from capex.campaign.attempt import Work
-from capex.campaign.check import refuse_sharing, refuse_starts, specs_of, work_of
-from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
+from capex.campaign.check import refuse_sharing, refuse_starts, specs_of
+from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.demonstrators import (
     WITHOUT_MODEL,
     Asked,
@@ -31,7 +30,7 @@ from capex.campaign.demonstrators import (
     method_without_model,
     require_offer,
 )
-from capex.campaign.engines import Setup
+from capex.campaign.engines import Campaign
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
 from capex.campaign.manifest import open_campaign, open_without_model
 from capex.campaign.names import parse_names
@@ -45,7 +44,7 @@ from capex.registry import HAS_ROOM, load
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
 from capex.run.reading import Loader
-from capex.run.store import PROMPT, SPEND, Run
+from capex.run.store import PROMPT, Run
 from capex.worlds.robots import one_robot
 
 
@@ -105,21 +104,16 @@ def collect(
         run,
         settings,
         ready.specs,
-        Setup(
-            work_of(settings, price),
-            asked,
-            run.path / SPEND,
-            settings.chat,
-            people.judge,
-            people.extensions,
-            settings.judge == "now",
-        ),
+        asked,
+        price=price,
+        judge=people.judge,
+        extensions=people.extensions,
         stand_in=ready.model.stand_in,
         computes_here=ready.model.computes_here,
         retry_invalid=retry_invalid,
         pauses=pauses or Pauses(),
     )
-    return conduct(campaign, watch, load)
+    return run_campaign(campaign, watch, load)
 
 
 def demonstrate(
@@ -157,14 +151,23 @@ def demonstrate(
         by_hand = person is not None and not all(has_room(spec.world) for spec in specs.values())
         settings = replace(settings, operator="person" if by_hand else "scripted")
     else:  # nobody stands by: where a person judges, `capex judge` asks
-        settings = replace(settings, round_size=len(settings.starts), judge="later")
+        settings = replace(settings, judge="later")
     refuse_starts(settings, specs)
     people = people_of(settings, specs, person)
     stand_in = demonstrator(asked, method).stand_in
     run = open_without_model(settings, stand_in=stand_in, gl_backend=gl_backend())
-    setup = Setup(Work(), asked, run.path / SPEND, judge=people.judge, extensions=people.extensions)
-    campaign = Campaign(run, settings, specs, setup, stand_in, True, retry_invalid)
-    return conduct(campaign, watch)
+    campaign = Campaign(
+        run,
+        settings,
+        specs,
+        asked,
+        stand_in=stand_in,
+        computes_here=True,
+        judge=people.judge,
+        extensions=people.extensions,
+        retry_invalid=retry_invalid,
+    )
+    return run_campaign(campaign, watch)
 
 
 def _with_own_prompt(settings: Settings, run: Run) -> Settings:

@@ -1,7 +1,6 @@
 """One attempt: an episode run and written into its chain, or kept apart as invalid, or cut off.
 
-Workers run it, in any process or machine: `Work` is shared by all attempts of a campaign,
-`AttemptJob` names one of them.
+Workers run it, in any process or machine; `AttemptJob` is all that they are given.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ OWN_FAULT = ("bad_request", "context", "cassette", "script")
 
 
 @dataclass(frozen=True)
-class Work:
-    """What all attempts of a campaign share."""
+class AttemptSettings:
+    """The settings of a campaign that its attempts need, the same for all of them."""
 
     price: Price | None = None
     typed_usd: bool = False  # whether the user asked for the methods' dollar limits
@@ -118,6 +117,7 @@ class AttemptJob:
     method: MethodSettings
     slot: Slot
     memory: Memory = field(repr=False)
+    settings: AttemptSettings
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     carried_usd: Decimal = Decimal(0)  # spent by earlier attempts at the slot, known or possible
@@ -170,7 +170,6 @@ class Progress:
 def run_attempt(
     env: Env,
     demonstrator: Demonstrator,
-    work: Work,
     job: AttemptJob,
     *,
     spend: Spending | None = None,
@@ -184,7 +183,7 @@ def run_attempt(
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
     unless another is given. `judge` confirms that a rig is fine again after a fault.
     """
-    run = _Running(env, demonstrator, work, job, spend, core, tell)
+    run = _Running(env, demonstrator, job, spend, core, tell)
     with run.lease:
         run.open(subscribers, clock, extensions)
         try:
@@ -220,16 +219,18 @@ class _Running:
         self,
         env: Env,
         demonstrator: Demonstrator,
-        work: Work,
         job: AttemptJob,
         spend: Spending | None,
         core: Core | None,
         tell: Callable[[Progress], None] | None,
     ):
-        self._env, self._demonstrator, self._work, self._job = env, demonstrator, work, job
+        self._env, self._demonstrator, self._job = env, demonstrator, job
+        settings = job.settings
         labels: dict[str, str | int] = {"chain": job.chain.path.name, "episode": job.slot.start}
-        budgets = work.budgets(demonstrator.name, job.method)
-        self._ledger = Ledger(work.price, budgets, spend, labels, job.carried_usd, work.rate)
+        budgets = settings.budgets(demonstrator.name, job.method)
+        self._ledger = Ledger(
+            settings.price, budgets, spend, labels, job.carried_usd, settings.rate
+        )
         model = demonstrator.model
         elsewhere = model is not None and not with_defaults(model).computes_here
         self._progress = _ProgressReporter(self._ledger, tell, elsewhere)
@@ -241,7 +242,7 @@ class _Running:
         continues = not self._robot and model is not None and paid.is_file() and readable(paid)
         self._paid = paid if continues else None
         self.extensions: list[CampaignExtension] = []
-        self.start = Start(env.spec.task, job.slot.start, work.seed)
+        self.start = Start(env.spec.task, job.slot.start, settings.seed)
 
     def open(
         self,
@@ -250,13 +251,13 @@ class _Running:
         extensions: Sequence[ExtensionFactory],
     ) -> None:
         """Begin the attempt's folder, and everything that writes into it."""
-        env, job, work = self._env, self._job, self._work
+        env, job, settings = self._env, self._job, self._job.settings
         self._writer = writer = job.chain.begin(job.slot.start)
         facts = {
             "task": env.spec.task,
             "arm": job.method.name,
             "start": job.slot.start,
-            "seed": work.seed,
+            "seed": settings.seed,
             "model": self._demonstrator.name,
         }
         self.cleanup = AttemptCleanup(
@@ -267,7 +268,7 @@ class _Running:
             self._robot,
             self._note_fields,
         )
-        images = work.images if work.keep_all_images else None
+        images = settings.images if settings.keep_all_images else None
         log = ExchangeLog(writer.folder, self._demonstrator.model, images)
         self._log = _CheckedLog(log, self.lease)
         shown = facts | {
@@ -301,10 +302,10 @@ class _Running:
                 self.cleanup.on_event,
                 *subscribers,
             ),
-            limits=work.limits,
-            template=work.template,
-            hints=work.hints,
-            sampling=work.sampling,
+            limits=settings.limits,
+            template=settings.template,
+            hints=settings.hints,
+            sampling=settings.sampling,
             cache_key=job.chain.path.name,
             clock=clock or self.lease.clock,
         )
@@ -315,7 +316,7 @@ class _Running:
         """Write a whole attempt."""
         folder, job, lease = self._writer.folder, self._job, self.lease
         for png in episode.pictures.values():
-            pictures.keep(folder / pictures.IMAGES, png, self._work.images)
+            pictures.keep(folder / pictures.IMAGES, png, job.settings.images)
         record = replace(episode.record, position=job.slot.position)
         for extension in self.extensions:
             record = extension.record_fields(record)

@@ -9,7 +9,7 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.allocation import refuse_allocation
-from capex.campaign.attempt import Work
+from capex.campaign.attempt import AttemptSettings
 from capex.campaign.names import start_text
 from capex.campaign.settings import Settings
 from capex.errors import CapexError, ErrorCode
@@ -31,9 +31,9 @@ def specs_of(settings: Settings) -> dict[tuple[str, str], Spec]:
     return specs
 
 
-def work_of(settings: Settings, price: Price | None) -> Work:
-    """What all attempts of the campaign share."""
-    return Work(
+def attempt_settings(settings: Settings, price: Price | None) -> AttemptSettings:
+    """The settings that all attempts of the campaign need."""
+    return AttemptSettings(
         price=price,
         typed_usd="episode_usd" in settings.typed,
         campaign_usd=settings.campaign_usd,
@@ -95,7 +95,7 @@ def refuse_the_impossible(
 ) -> None:
     """One sentence about the first thing that cannot be had."""
     for method in settings.methods:
-        work_of(settings, price).budgets(model.name, method)
+        attempt_settings(settings, price).budgets(model.name, method)
     for (world, task), spec in specs.items():
         for method in settings.methods:
             if method.base_motion and "base_motion" in settings.typed and spec.base is None:

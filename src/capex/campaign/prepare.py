@@ -12,7 +12,7 @@ from typing import Any
 
 from capex import models, worlds
 from capex.campaign import ceiling as ce
-from capex.campaign.check import refuse_the_impossible, specs_of, work_of
+from capex.campaign.check import attempt_settings, refuse_the_impossible, specs_of
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError, ErrorCode
 from capex.method.presets import PRESETS, MethodSettings
@@ -156,9 +156,9 @@ def refuse_small_budgets(ready: Prepared) -> None:
     if _moves(ready.specs) or still_to_run(settings)[0] == 0:
         return
     world, task = settings.tasks[0]
-    work = work_of(settings, ready.price)
+    attempts = attempt_settings(settings, ready.price)
     first_usd = {
-        method.name: ce.sample(settings, work, ready.model, method, world, task).first_usd
+        method.name: ce.sample(settings, attempts, ready.model, method, world, task).first_usd
         or Decimal(0)
         for method in settings.methods
     }
@@ -205,10 +205,10 @@ def dry_run(ready: Prepared) -> DryRun:
     and nothing written.
     """
     settings = ready.settings
-    work = work_of(settings, ready.price)
+    attempts = attempt_settings(settings, ready.price)
     worlds_seen = dict(reversed(settings.tasks))  # the prompt depends on the world, not on the task
     samples = [
-        ce.sample(settings, work, ready.model, method, w, t)
+        ce.sample(settings, attempts, ready.model, method, w, t)
         for w, t in worlds_seen.items()
         if not _moves(ready.specs)
         for method in settings.methods

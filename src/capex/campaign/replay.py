@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from capex import worlds
-from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
+from capex.campaign.attempt import AttemptJob, AttemptSettings, CutOff, Invalid, run_attempt
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
@@ -180,9 +180,9 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
             )
 
 
-def _work(run: LoadedRun) -> Work:
+def _attempt_settings(run: LoadedRun) -> AttemptSettings:
     settings, price = run.manifest["settings"], run.manifest.get("price")
-    return Work(
+    return AttemptSettings(
         price=None if price is None else parse_price(price),
         limits=Limits(**settings["limits"]),
         sampling=Sampling(**settings["sampling"]),
@@ -195,7 +195,7 @@ def _work(run: LoadedRun) -> Work:
 def _replay_chain(
     run: LoadedRun, chain: LoadedChain, method: MethodSettings, blind: bool
 ) -> Iterator[Replayed]:
-    work, round_size = _work(run), run.manifest["settings"]["round_size"]
+    settings, round_size = _attempt_settings(run), run.manifest["settings"]["round_size"]
     before = {
         start
         for origin in origins(run.manifest)[:1]
@@ -232,7 +232,7 @@ def _replay_chain(
                 continue
             shown = memory if not episode.verdicts_seen else seen
             try:
-                difference = _difference(episode, env, method, work, shown.snapshot(), blind)
+                difference = _difference(episode, env, method, settings, shown.snapshot(), blind)
             except DamagedFile as damage:
                 yield Replayed(
                     episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
@@ -252,7 +252,7 @@ def _difference(
     episode: LoadedEpisode,
     env: Env,
     method: MethodSettings,
-    work: Work,
+    settings: AttemptSettings,
     memory: Memory,
     blind: bool,
 ) -> str:
@@ -260,8 +260,8 @@ def _difference(
     record, steps_was = episode.record, read_steps(episode.path)
     recording = Recording(episode, blind)
     clock = recording.clock if record.end is EndReason.TIME else None
-    if clock is not None and work.limits.wall_s is not None:
-        work = replace(work, limits=replace(work.limits, wall_s=0.5))
+    if clock is not None and settings.limits.wall_s is not None:
+        settings = replace(settings, limits=replace(settings.limits, wall_s=0.5))
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
@@ -269,9 +269,17 @@ def _difference(
         steered = bool(record.messages or record.human_steps)
         repeat = (load(REPEAT_REQUESTS)(record),) if steered else ()
         job = AttemptJob(
-            chain, env.spec.name, method, slot, memory, seen, extensions=repeat, again=True
+            chain,
+            env.spec.name,
+            method,
+            slot,
+            memory,
+            settings,
+            seen,
+            extensions=repeat,
+            again=True,
         )
-        outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
+        outcome = run_attempt(env, demonstrator(recording, method), job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why
         if isinstance(outcome, Invalid):

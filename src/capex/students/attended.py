@@ -14,18 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.attempt import Work
 from capex.campaign.check import refuse_sharing, refuse_starts
-from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
+from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.demonstrators import STUDENT, method_without_model
-from capex.campaign.engines import Setup
+from capex.campaign.engines import Campaign
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
 from capex.campaign.manifest import copy_rigs
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import CapexError, ErrorCode
 from capex.method.episode import Demonstrator
 from capex.run import LoadedRun
-from capex.run.store import SPEND, Run, open_run
+from capex.run.store import Run, open_run
 from capex.setting import as_flag
 from capex.students.evaluate import Rollouts, Student, identify, refuse_other_student, student
 from capex.students.rollouts import RolloutPlan
@@ -77,16 +76,18 @@ def roll_out(
     copy_rigs(run.path, (spec.world,))
     _claim(run, spec, plans, settings.starts)
     students = Students({plan.arm: job for plan, job in zip(plans.values(), jobs, strict=True)})
-    setup = Setup(
-        Work(),
+    stand_in = any(plan.stand_in for plan in plans.values())
+    campaign = Campaign(
+        run,
+        settings,
+        specs,
         students,
-        run.path / SPEND,
+        stand_in=stand_in,
+        computes_here=True,
         judge=people.judge,
         extensions=people.extensions,
-        judge_now=settings.judge == "now",
     )
-    stand_in = any(plan.stand_in for plan in plans.values())
-    return conduct(Campaign(run, settings, specs, setup, stand_in, computes_here=True), watch)
+    return run_campaign(campaign, watch)
 
 
 def _identified(jobs: Sequence[Rollouts]) -> tuple[Spec, dict[str, RolloutPlan]]:
