@@ -16,7 +16,7 @@ from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.cli import parse
 from capex.dataset.selection import Filters, find_attempts, select
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.report.compare import comparisons
 from capex.report.data import load
 from capex.report.sections.section import SectionInput
@@ -24,6 +24,7 @@ from capex.report.sources import group
 from conftest import MEMORY
 from lab.campaigns import collect, contents
 from lab.operator import LabOperator
+from refusals import refuses
 
 CHAIN = "lab.world--high--capex"
 STOVE = "kitchen--TurnOffStove--capex"
@@ -102,13 +103,13 @@ def test_a_run_of_forks_is_continued_and_extended_but_not_changed(shm, origin):
     assert status.state == "finished"
     assert "forks of 2 states of first" in status.sentences
     for changed, said in (({"tau": 0.9}, "--tau"), ({"seed": 4}, "--seed")):
-        with pytest.raises(CapexError, match=f"other settings .*{said}"):
+        with refuses(ErrorCode.OTHER_SETTINGS, f"other settings .*{said}"):
             fork(origin, states, shm / "forks", **changed)
-    with pytest.raises(CapexError, match="of another kind"):
+    with refuses(ErrorCode.WRONG_CONTENT, "of another kind"):
         fork(origin, states, origin)
-    with pytest.raises(CapexError, match="holds forks"):
+    with refuses(ErrorCode.WRONG_CONTENT, "holds forks"):
         list(replay(shm / "forks"))
-    with pytest.raises(CapexError, match="is a fork itself"):
+    with refuses(ErrorCode.WRONG_CONTENT, "is a fork itself"):
         fork(shm / "forks", f"{CHAIN}/0@1", shm / "of-forks")
 
 
@@ -122,7 +123,7 @@ def test_forks_learn_from_each_other_only_when_asked_to(shm, origin):
     learned = sum(label is not None for label in own)
     assert together[0].record.labels_before == seen[0]
     assert together[1].record.labels_before == seen[0] + learned > seen[0]
-    with pytest.raises(CapexError, match="share no memory"):
+    with refuses(ErrorCode.CONFLICTING_SETTINGS, "share no memory"):
         fork(origin, [state, f"{CHAIN}/2@2"], shm / "two", remember=True)
 
 
@@ -168,7 +169,7 @@ def test_what_cannot_be_forked_is_told_in_a_sentence(shm, origin, states, option
 
 def test_a_robot_has_no_saved_states(shm):
     collect(shm / "run", "lab.world:robot", operator=LabOperator("s"), arm="capex", starts="0:1")
-    with pytest.raises(CapexError, match="has no saved states"):
+    with refuses(ErrorCode.UNSUPPORTED):
         fork(shm / "run", "lab.world--robot--capex/0@1", shm / "forks")
 
 

@@ -17,10 +17,11 @@ from capex.campaign.status import read_status
 from capex.cli.judge import Judge, read_table, write_template
 from capex.cli.keys import Keys
 from capex.cli.verdicts import TerminalJudge
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import now
 from capex.run.verdicts import Verdict, append_verdict, read_verdicts
 from lab.campaigns import cli, collect, flags
+from refusals import refuses
 
 TASK = "lab.world:judged"
 CHAIN = "lab.world--judged--capex"
@@ -133,7 +134,7 @@ def test_a_table_is_checked_whole_before_a_verdict_is_written(unjudged, shm):
 
 def test_nobody_judges_without_a_name(unjudged, monkeypatch):
     monkeypatch.delenv("CAPEX_OPERATOR", raising=False)
-    with pytest.raises(CapexError, match="say who judges with --by NAME"):
+    with refuses(ErrorCode.PERSON_NEEDED, "say who judges with --by NAME"):
         TerminalJudge(None, Keys(io.StringIO("s\n"))).ask(question(unjudged.episodes[0]))
     monkeypatch.setenv("CAPEX_OPERATOR", "Eve")
     judge = TerminalJudge(None, Keys(io.StringIO("s\n")))

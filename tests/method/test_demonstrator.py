@@ -21,7 +21,7 @@ from capex import worlds
 from capex.campaign.api import collect
 from capex.campaign.chain import ChainPlan
 from capex.campaign.ledger import Budget, Ledger
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.context import EpisodeContext, Limits
 from capex.method.demonstrator import run_episode
 from capex.method.memory import Memory
@@ -39,6 +39,7 @@ from capex.run.steps import read_steps
 from capex.run.store import Chain, Run
 from capex.worlds import Start
 from demos import attempt
+from refusals import refuses
 from toy import Toy, ToyEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -348,7 +349,7 @@ def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(tmp_path
         read_json(chain.episode(i) / "record.json")["decisions"] == 2 for i in chain.finished()
     )
     assert spend.total() <= 1
-    with pytest.raises(CapexError, match="price"):
+    with refuses(ErrorCode.NO_PRICE):
         _collect(tmp_path / "other", [HOP], [0], episode_usd=3.0)
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from capex import models
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.models import (
     ModelError,
     Picture,
@@ -33,6 +33,7 @@ from capex.models.openai_chat import calls_in_text
 from capex.models.probe import probe
 from capex.models.scripted import Scripted
 from model_clients import CANARY, OK, PNG, REQUEST, TWO_LOOKS, WIRES, Tally, client
+from refusals import refuses
 from wire_server import USAGE, Turn, WireServer
 
 pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
@@ -329,7 +330,7 @@ def test_cassette_refuses_a_damaged_log(tmp_path):
     _record(tmp_path)
     log = tmp_path / "exchanges.jsonl"
     log.write_bytes(log.read_bytes()[:-30])
-    with pytest.raises(CapexError, match=r"exchanges.jsonl is damaged: line 5 cannot be read"):
+    with refuses(ErrorCode.DAMAGED_FILE, r"exchanges.jsonl is damaged: line 5 cannot be read"):
         Cassette(tmp_path)
 
 
@@ -360,7 +361,7 @@ def test_scripted_model(tmp_path):
     assert model.stand_in
     for broken in ('{"a": 1}', "[[1]]", "nothing"):
         (tmp_path / "broken.json").write_text(broken)
-        with pytest.raises(CapexError, match="script"):
+        with refuses(ErrorCode.UNREADABLE_FILE):
             models.make(f"script:{tmp_path}/broken.json")
 
 

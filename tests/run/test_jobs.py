@@ -10,9 +10,10 @@ import time
 
 import pytest
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.processes import WorkerDied
 from capex.run.jobs import Lane, run_jobs
+from refusals import refuses
 
 
 def work(job: str) -> str:
@@ -36,7 +37,7 @@ def test_jobs_come_back_as_results_sentences_or_deaths():
     assert "its process died (SIGKILL, perhaps for lack of memory)" in str(results[2])
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         list(run_jobs(work, ["bug"], parallel=1, fresh=True))
-    with pytest.raises(CapexError, match="--parallel is 0"):
+    with refuses(ErrorCode.BAD_SETTING, "--parallel is 0"):
         list(run_jobs(work, ["a"], parallel=0))
 
 

@@ -13,7 +13,7 @@ import student_data
 from capex import report, worlds
 from capex.dataset import film
 from capex.dataset.frames import open_take
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.context import NO_CONTEXT
 from capex.method.memory import Memory
 from capex.run import read_record
@@ -28,6 +28,7 @@ from capex.students.tables import chain_summary
 from capex.students.train import TrainingJob, train
 from capex.worlds import Start
 from capex.worlds.cache import OF_THIS_PROCESS
+from refusals import refuses
 
 TASK = "kitchen:TurnOnMicrowave"
 HORIZON = 10
@@ -148,7 +149,7 @@ def test_a_simulation_that_dies_is_a_sentence(policy, tmp_path):
             for child in set(multiprocessing.active_children()) - others:
                 child.kill()
 
-    with pytest.raises(CapexError, match=r"a simulation was lost: its process died \(SIGKILL"):
+    with refuses(ErrorCode.WORKER_DIED, r"a simulation was lost: its process died \(SIGKILL"):
         list(evaluate(job, kill))
     assert set(multiprocessing.active_children()) <= others
 
@@ -240,7 +241,7 @@ def test_a_policy_with_another_order_of_actions_is_refused(policy, tmp_path):
     told["action_names"] = [*told["action_names"][1:], told["action_names"][0]]
     (tmp_path / "policy.json").write_text(json.dumps(told))
     (tmp_path / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes())
-    with pytest.raises(CapexError, match="the orders must agree"):
+    with refuses(ErrorCode.MISMATCH, "the orders must agree"):
         list(evaluate(Rollouts(tmp_path, TASK, (1000,), tmp_path / "run", device="cpu")))
     assert not (tmp_path / "run").exists()
 

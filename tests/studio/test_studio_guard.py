@@ -11,12 +11,13 @@ from urllib.parse import quote
 import pytest
 
 import runs
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.studio.guard import BODY_MAX, POLICY
 from capex.studio.library import Library
 from capex.studio.rooms.drive import Seat
 from capex.studio.rooms.room import Studio
 from capex.studio.serve import studio_server
+from refusals import refuses
 
 TOKEN = "a-token-for-these-tests"
 CHAIN = "kitchen--CloseFridge--capex"
@@ -298,7 +299,7 @@ def test_an_attempt_that_is_not_under_way_is_not_taken_over(tmp_path):
     seat = Seat(Studio(Library((tmp_path,))))
     wanted = {"run": "first", "chain": CHAIN, "start": 0, "by": "Ada"}
     for changed in ({}, {"run": "../first"}, {"chain": ".."}, {"start": -1}, {"by": ""}):
-        with pytest.raises(CapexError):
+        with refuses(ErrorCode.BAD_REQUEST):
             seat._place(wanted | changed)
 
 
