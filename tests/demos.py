@@ -7,7 +7,7 @@ from pathlib import Path
 
 from capex import worlds
 from capex.campaign.api import demonstrate
-from capex.campaign.attempt import AttemptJob, AttemptOutcome, run_attempt
+from capex.campaign.attempt import AttemptJob, AttemptOutcome, AttemptSettings, run_attempt
 from capex.campaign.chain import ChainPlan
 from capex.method.demonstrator import ModelDemonstrator
 from capex.method.presets import MethodSettings, preset

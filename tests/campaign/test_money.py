@@ -18,7 +18,7 @@ from capex.campaign import events as ev
 from capex.campaign.ledger import Budget, Ledger
 from capex.campaign.repair import repair
 from capex.campaign.status import read_status
-from capex.errors import BudgetExceeded, CapexError, ErrorCode
+from capex.errors import BudgetExceeded, ErrorCode
 from capex.models import Request, RequestAttempt, Sampling, Text, Usage, UserMessage
 from capex.models.prices import load_prices, worst_case
 from capex.report.data import load
@@ -231,12 +231,20 @@ def test_a_runs_budget_is_remembered(shm):
         collect(shm / "run", **{**priced, "starts": "0:3"})
 
 
-@pytest.mark.parametrize("plan", [None, 7, {"campaign_usd": [1]}, {"campaign_usd": "-3"}])
-def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan):
+@pytest.mark.parametrize(
+    ("plan", "code", "words"),
+    [
+        (None, ErrorCode.DAMAGED_FILE, "plan is .* must be a table"),
+        (7, ErrorCode.DAMAGED_FILE, "plan is .* must be a table"),
+        ({"campaign_usd": [1]}, ErrorCode.BAD_SETTING, "the budget in the manifest"),
+        ({"campaign_usd": "-3"}, ErrorCode.BAD_SETTING, "the budget in the manifest"),
+    ],
+)
+def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan, code, words):
     priced = {**ONE, "prices": price_file(shm)}
     run, _ = collect(shm / "run", **priced, campaign_usd=7)
     write_json(shm / "run" / "manifest.json", run.manifest | {"plan": plan})
-    with pytest.raises(CapexError, match=r"plan is .* must be a table|the budget in the manifest"):
+    with refuses(code, words):
         collect(shm / "run", **{**priced, "starts": "0:2"})
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from capex import models
-from capex.errors import CapexError, ErrorCode, UnknownName
+from capex.errors import ErrorCode, UnknownName
 from capex.models import ChatSettings, ModelError, Text, UserMessage
 from capex.models.openai_chat import calls_in_text
 from model_clients import CANARY, OK, REQUEST, Tally, client, decision_of
@@ -151,8 +151,13 @@ def test_names(monkeypatch, tmp_path):
         models.make("chat:m@http://user:hidden@localhost/v1")
     assert models.make("chat:m@http://localhost:8000").name == "chat:m@http://localhost:8000/v1"
     assert models.make("chat:a/b@2@http://localhost:8000/v1").price_name == "a/b@2"
-    for missing in ("script:", f"script:{tmp_path}/none.json", "cassette:", f"cassette:{tmp_path}"):
-        with pytest.raises(CapexError, match=r"script|cassette|exchanges"):
+    for missing, code, words in (
+        ("script:", ErrorCode.BAD_SETTING, "write script:FILE"),
+        (f"script:{tmp_path}/none.json", ErrorCode.UNREADABLE_FILE, "none.json"),
+        ("cassette:", ErrorCode.BAD_SETTING, "write cassette:RUN"),
+        (f"cassette:{tmp_path}", ErrorCode.WRONG_CONTENT, "no recorded exchanges"),
+    ):
+        with refuses(code, words):
             models.make(missing)
     assert models.make("openai:gpt-test").name == "openai:gpt-test"
     monkeypatch.delenv("OPENAI_API_KEY")

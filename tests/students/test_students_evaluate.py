@@ -13,7 +13,7 @@ import student_data
 from capex import report, worlds
 from capex.dataset import film
 from capex.dataset.frames import open_take
-from capex.errors import CapexError, ErrorCode
+from capex.errors import ErrorCode
 from capex.method.context import NO_CONTEXT
 from capex.method.memory import Memory
 from capex.run import read_record
@@ -204,23 +204,30 @@ def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "code", "sentence"),
     [
-        ({"starts": (3, 4, 9)}, "2 of the starts were trained on"),
-        ({"horizon": 451}, "has 450 steps"),
-        ({"parallel": -1}, "--parallel is -1"),
-        ({"starts": (10**9,)}, "start 1000000000 does not exist"),
-        ({"name": "kitchen:TurnOnMicrowave,CloseFridge"}, "names several tasks"),
-        ({"name": "kitchen:Fly"}, "Fly"),
-        ({"arm": "../up"}, "letters and digits are right"),
-        ({"seed": 1}, "holds rollouts with other evaluation_seed"),
+        ({"starts": (3, 4, 9)}, ErrorCode.CONFLICTING_SETTINGS, "2 of the starts were trained on"),
+        ({"horizon": 451}, ErrorCode.BAD_SETTING, "has 450 steps"),
+        ({"parallel": -1}, ErrorCode.BAD_SETTING, "--parallel is -1"),
+        ({"starts": (10**9,)}, ErrorCode.UNKNOWN_START, "start 1000000000 does not exist"),
+        (
+            {"name": "kitchen:TurnOnMicrowave,CloseFridge"},
+            ErrorCode.BAD_SETTING,
+            "names several tasks",
+        ),
+        ({"name": "kitchen:Fly"}, ErrorCode.UNKNOWN_NAME, "Fly"),
+        ({"arm": "../up"}, ErrorCode.BAD_SETTING, "letters and digits are right"),
+        ({"seed": 1}, ErrorCode.OTHER_SETTINGS, "holds rollouts with other evaluation_seed"),
         (
             {"untrained": True, "arm": "diffusion-1"},
+            ErrorCode.OTHER_SETTINGS,
             "holds rollouts with other .*untrained, weights",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_written(policy, rolled, changes, sentence):
+def test_what_does_not_fit_is_refused_and_nothing_is_written(
+    policy, rolled, changes, code, sentence
+):
     before = sorted(p.name for p in (rolled / "chains").iterdir())
     asked = {
         "checkpoint": policy,
@@ -230,7 +237,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(policy, rolled, cha
         "device": "cpu",
         "horizon": HORIZON,
     }
-    with pytest.raises(CapexError, match=sentence):
+    with refuses(code, sentence):
         list(evaluate(Rollouts(**asked | changes)))
     assert sorted(p.name for p in (rolled / "chains").iterdir()) == before
 

@@ -63,13 +63,13 @@ def test_requests_are_read_back_and_forgotten(tmp_path):
     control.forget(tmp_path)
     assert not any(leftover.exists() for leftover in half_written)
     assert not any(control.requested(tmp_path, kind) for kind in control.KINDS)
-    with refuses(ErrorCode.PERSON_NEEDED, "say who asks"):
+    with refuses(ErrorCode.PERSON_NEEDED, "`by` is required"):
         control.request(tmp_path, "stop", " ")
     inbox.post_message(tmp_path, "chain", 7, "Mind\nthe mug.", "Ada")
     with open(inbox.messages_file(tmp_path, "chain", 7), "a") as torn:
         torn.write('{"words": "to')
     assert [m.text for m in inbox.list_messages(tmp_path, "chain", 7)] == ["Mind the mug."]
-    with pytest.raises(CapexError, match="1 to 500 characters"):
+    with refuses(ErrorCode.INVALID_INPUT, "1 to 500 characters"):
         inbox.post_message(tmp_path, "chain", 7, "x" * 501, "Ada")
 
 
