@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import read_json, write_json
 from capex.students.evaluate import Rollouts, missing
 from capex.students.lerobot_checkpoint import find, named, read_spec
 from capex.students.lerobot_policy import VARIABLE, find_interpreter
+from refusals import refuses
 
 STATE = ["eef_x", "eef_y", "eef_z"]
 ACTION = ["eef_dx", "eef_dy"]
@@ -136,7 +137,7 @@ def test_damaged_and_hostile_checkpoints_are_refused_unread(training, sentence):
 
 
 def test_a_policy_for_another_robot_is_refused(training, monkeypatch, tmp_path):
-    with pytest.raises(CapexError, match="holds no checkpoint of LeRobot's"):
+    with refuses(ErrorCode.WRONG_CONTENT, "holds no checkpoint of LeRobot's"):
         find(tmp_path / "lifts")
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 0.4.4\n")  # stands in for an environment with LeRobot
@@ -145,19 +146,19 @@ def test_a_policy_for_another_robot_is_refused(training, monkeypatch, tmp_path):
     job = Rollouts(
         Path(f"lerobot:{training}"), "kitchen:TurnOnMicrowave", (1000,), tmp_path / "run"
     )
-    with pytest.raises(CapexError, match="the policy acts in eef_dx, eef_dy and kitchen:TurnOn"):
+    with refuses(ErrorCode.MISMATCH, "the policy acts in eef_dx, eef_dy and kitchen:TurnOn"):
         missing(job)
     assert not (tmp_path / "run").exists()
 
 
 def test_the_interpreter_must_have_lerobot(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere"))
-    with pytest.raises(CapexError, match=r"nowhere cannot be run .* --python or CAPEX_LEROBOT"):
+    with refuses(ErrorCode.NOT_AVAILABLE, r"nowhere cannot be run .* --python or CAPEX_LEROBOT"):
         find_interpreter()
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o755)
-    with pytest.raises(CapexError, match="has no LeRobot; name the Python"):
+    with refuses(ErrorCode.MISSING_PACKAGE, "has no LeRobot; name the Python"):
         find_interpreter(str(python))
 
 
@@ -172,7 +173,7 @@ def test_the_interpreter_must_have_lerobot(tmp_path, monkeypatch):
 def test_a_checkpoint_does_not_lead_out_of_its_folder(training, tmp_path, place):
     (training / place).rename(tmp_path / "outside")
     (training / place).symlink_to(tmp_path / "outside")
-    with pytest.raises(CapexError, match=r"leads outside|is a link"):
+    with refuses(ErrorCode.DAMAGED_FILE, r"leads outside|is a link"):
         read_spec(find(training))
 
 
@@ -185,5 +186,5 @@ def test_the_link_that_lerobot_makes_is_followed(training):
 def test_a_checkpoint_whose_dataset_leads_out_is_refused(training, tmp_path):
     (tmp_path / "lifts" / "meta").rename(tmp_path / "outside")
     (tmp_path / "lifts" / "meta").symlink_to(tmp_path / "outside")
-    with pytest.raises(CapexError, match="is a link"):
+    with refuses(ErrorCode.DAMAGED_FILE, "is a link"):
         read_spec(find(training))

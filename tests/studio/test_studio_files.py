@@ -13,7 +13,7 @@ from PIL import Image
 
 import runs
 from capex import worlds
-from capex.errors import CapexError, DamagedFile, ErrorCode
+from capex.errors import DamagedFile, ErrorCode
 from capex.models import pictures
 from capex.operators import inbox
 from capex.operators.screens import Screens
