@@ -277,7 +277,7 @@ def test_a_dear_campaign_needs_a_budget_or_a_yes_before_anything_is_sent(shm):
             asked.append(cost)
             return answer
 
-        with refuses(ErrorCode.NO_PRICE):
+        with refuses(ErrorCode.NO_PRICE, "nothing was sent"):
             collect(shm / "run", **one, confirm=lambda cost: confirm(cost, False))
         assert server.requests == 0
         assert not (shm / "run").exists()
@@ -287,11 +287,11 @@ def test_a_dear_campaign_needs_a_budget_or_a_yes_before_anything_is_sent(shm):
         assert "about $4.24" in events[0].ceiling
         assert math.isclose(events[0].expected_usd, 4.24)
         collect(shm / "run", **one)  # nothing is left to run
-        with refuses(ErrorCode.NO_PRICE):
+        with refuses(ErrorCode.NO_PRICE, "nothing was sent"):
             collect(shm / "run", **{**one, "starts": "0:2"})
         collect(shm / "run", **{**one, "starts": "0:2"}, campaign_usd=80)
         collect(shm / "cheap", **{**one, "names": "lab.world:low", "arm": "base"})  # at most $25
-        with refuses(ErrorCode.NO_PRICE):
+        with refuses(ErrorCode.NO_PRICE, "nothing bounds the cost"):
             collect(shm / "successes", **one, until_successes=1)
 
 

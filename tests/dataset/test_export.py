@@ -511,7 +511,7 @@ def test_arms_name_those_of_both_runs_where_one_of_them_has_several(
         ErrorCode.CONFLICTING_SETTINGS, r"arms: base, capex\); .* an arm of each run with --arms"
     ):
         export("none")
-    with refuses(ErrorCode.NO_DATA):
+    with refuses(ErrorCode.NO_DATA, r"expert has no attempt by the arms .* arms are expert"):
         export("one", "capex")
     with refuses(ErrorCode.UNKNOWN_NAME, r"no arm 'humen' .* valid: base, capex, expert"):
         export("wrong", "capex", "humen")

@@ -111,7 +111,7 @@ def test_start_images_are_read_when_shown_and_must_be_the_recorded_ones(tmp_path
     ):
         build(memory, preset("capex"), spec, 7, "")
     paths[IMAGES["right"]].unlink()
-    with refuses(ErrorCode.UNREADABLE_FILE):
+    with refuses(ErrorCode.UNREADABLE_FILE, "the start image of camera right cannot be read"):
         build(memory, preset("capex"), spec, 7, "")
 
 

@@ -326,10 +326,10 @@ def test_bad_arguments_get_a_sentence(synthetic, tmp_path):
         report.write([], tmp_path / "out")
     with refuses(ErrorCode.BAD_SETTING, "at least 0"):
         report.write([synthetic], tmp_path / "out", strips=-1)
-    with refuses(ErrorCode.ALREADY_EXISTS):
+    with refuses(ErrorCode.ALREADY_EXISTS, "is a run directory"):
         report.write([synthetic], synthetic)
     (tmp_path / "file").write_text("")
-    with refuses(ErrorCode.ALREADY_EXISTS):
+    with refuses(ErrorCode.ALREADY_EXISTS, "is a file"):
         report.write([synthetic], tmp_path / "file")
     assert not (tmp_path / "out").exists()
 

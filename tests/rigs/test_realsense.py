@@ -231,7 +231,7 @@ def test_options_that_are_wrong_end_the_start_at_once(soft):
         listed.append(True)
         return soft.devices()
 
-    with refuses(ErrorCode.UNSUPPORTED):
+    with refuses(ErrorCode.UNSUPPORTED, "gives no color"):
         RealSenseCamera({}, "front", (640, 350), devices).start()
     assert len(listed) == 1
 

@@ -140,9 +140,9 @@ def test_who_acts_at_every_tick_does_not_wait_for_the_arm(study):
 def test_what_a_rig_cannot_do_is_refused_before_it_moves(study, tmp_path):
     (job, *_), *_ = (trial.rollouts for trial in trials(study, study.folder / "out"))
     job = replace(job, out=tmp_path / "run")
-    with refuses(ErrorCode.PERSON_NEEDED):
+    with refuses(ErrorCode.PERSON_NEEDED, "judged by a person, who stands beside each rollout"):
         next(evaluate(job))
-    with refuses(ErrorCode.PERSON_NEEDED):
+    with refuses(ErrorCode.PERSON_NEEDED, "there is nobody to ask"):
         roll_out([job], operator="person")
     with refuses(ErrorCode.NOT_APPLICABLE, r"--parallel 2: .* is one robot"):
         roll_out([replace(job, parallel=2)])

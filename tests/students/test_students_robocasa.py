@@ -154,10 +154,10 @@ def test_unpickling_as_it_is_needs_the_flag(released):
 
 def test_files_of_another_kind_are_refused(tmp_path):
     (tmp_path / "no.ckpt").write_bytes(b"nothing")
-    with refuses(ErrorCode.NOT_PERMITTED):
+    with refuses(ErrorCode.UNREADABLE_FILE, "cannot be read safely"):
         robocasa.read(tmp_path / "no.ckpt", DiffusionSettings(), ("left",))
     torch.save({"state_dicts": {}}, tmp_path / "empty.ckpt")
-    with refuses(ErrorCode.UNREADABLE_FILE):
+    with refuses(ErrorCode.UNREADABLE_FILE, "has no state_dicts with a model"):
         robocasa.read(tmp_path / "empty.ckpt", DiffusionSettings(), ("left",))
     with refuses(ErrorCode.NOT_FOUND):
         robocasa.read(tmp_path / "missing.ckpt", DiffusionSettings(), ("left",))

@@ -133,5 +133,5 @@ def test_task_lists_are_read():
     assert parse_names("kitchen:all") == [("kitchen", t) for t in worlds.tasks("kitchen")]
     with refuses(ErrorCode.BAD_SETTING, "names no task"):
         parse_names("kitchen:")
-    with refuses(ErrorCode.UNSUPPORTED):
+    with refuses(ErrorCode.UNSUPPORTED, "has no human demonstrations; those with some: robocasa"):
         demonstrate("human", "kitchen:CloseFridge", starts=[0], out="nowhere")

@@ -115,8 +115,7 @@ def _read(folder: Path, dataset: Path | None, version: str) -> LeRobotSpec:
     foreign = [name for name in inputs if name not in pictures and name != STATE]
     if foreign:
         raise CapexError(
-            f"{folder} reads '{foreign[0]}', which no export of ours has",
-            code=ErrorCode.NOT_PERMITTED,
+            f"{folder} reads '{foreign[0]}', which no export of ours has", code=ErrorCode.MISMATCH
         )
     expected = {ACTION: config["output_features"][ACTION], **inputs}
     for name, feature in expected.items():

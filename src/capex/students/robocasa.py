@@ -171,7 +171,7 @@ def read_payload(path: Path, *, trust_pickle: bool = False) -> dict[str, Any]:
         raise CapexError(
             f"{path} cannot be read safely ({type(error).__name__}: {error}); for a file you made"
             " yourself, --trust-pickle",
-            code=ErrorCode.NOT_PERMITTED,
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
     if not isinstance(payload, dict):
         raise CapexError(
