@@ -1,7 +1,8 @@
 """Checkpoints as LeRobot's trainer writes them, whole and damaged, read without LeRobot. That they act is tested in dataset/test_lerobot.py."""
 
-from __future__ import re
+from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
