@@ -32,7 +32,7 @@ from capex.run.spend import Spend
 from capex.run.store import Chain
 from lab.campaigns import cli, collect, contents, flags, kinds, price_file
 from lab.model import LabModel, waypoints
-from refusals import refuses
+from refusals import model_fails, refuses
 from wire_server import Turn, WireServer
 
 
@@ -133,7 +133,7 @@ def test_a_key_that_is_refused_stops_the_campaign_and_leaves_the_start_open(shm)
         def complete(self, request, observer=None):
             raise ModelError("authentication", "the server refused the key (HTTP 401)")
 
-    with pytest.raises(ModelError, match="refused the key"):
+    with model_fails("authentication"):
         collect(shm / "run", model=Locked(""))
     run, _ = collect(shm / "run", model=LabModel(""))
     assert len(run.episodes) == 16
@@ -404,9 +404,8 @@ def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(
 def test_a_first_request_that_does_not_fit_stops_the_chain_with_a_sentence(shm):
     with WireServer([BRIEF]) as server:
         small = {"model": f"chat:qwen@{server.url}", "context_tokens": 3000, **ONE}
-        with pytest.raises(
-            ModelError,
-            match=r"which exceeds the context of 3000; nothing was sent \(see --context-tokens\)",
+        with model_fails(
+            "context", r"exceeds the context of 3000; nothing was sent \(see --context-tokens\)"
         ):
             collect(shm / "run", **small)
         assert server.requests == 0
@@ -420,7 +419,7 @@ def test_a_refusal_that_ends_a_log_is_not_believed_for_ever(shm):
     request = Request("system", (UserMessage((Text("what now?"),)),), ())
     with WireServer([REFUSED, BRIEF]) as server:
         model = openai_chat.make(f"qwen@{server.url}")
-        with pytest.raises(ModelError, match="too long for the model"):
+        with model_fails("context"):
             model.complete(request, log)
         server.turns = [Turn(text="now it fits")]
         assert Continued(model, shm / "exchanges.jsonl").complete(request).text == "now it fits"

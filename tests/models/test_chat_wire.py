@@ -13,7 +13,7 @@ from capex.errors import ErrorCode, UnknownName
 from capex.models import ChatSettings, ModelError, Text, UserMessage
 from capex.models.openai_chat import calls_in_text
 from model_clients import CANARY, OK, REQUEST, Tally, client, decision_of
-from refusals import refuses
+from refusals import model_fails, refuses
 from wire_server import Turn, WireServer
 
 pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
@@ -161,17 +161,17 @@ def test_names(monkeypatch, tmp_path):
             models.make(missing)
     assert models.make("openai:gpt-test").name == "openai:gpt-test"
     monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(ModelError, match="OPENAI_API_KEY is not set"):
+    with model_fails("authentication", "OPENAI_API_KEY is not set"):
         models.make("openai:gpt-test")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ключ")
-    with pytest.raises(ModelError, match="OPENAI_API_KEY holds characters"):
+    with model_fails("authentication", "OPENAI_API_KEY holds characters"):
         models.make("openai:gpt-test")
 
 
 def test_anthropic_name(monkeypatch):
     assert models.make("anthropic:anthropic-test").price_name == "anthropic-test"
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    with pytest.raises(ModelError, match="ANTHROPIC_API_KEY is not set"):
+    with model_fails("authentication", "ANTHROPIC_API_KEY is not set"):
         models.make("anthropic:anthropic-test")
 
 

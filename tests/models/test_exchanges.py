@@ -33,7 +33,7 @@ from capex.models.openai_chat import calls_in_text
 from capex.models.probe import probe
 from capex.models.scripted import Scripted
 from model_clients import CANARY, OK, PNG, REQUEST, TWO_LOOKS, WIRES, Tally, client
-from refusals import refuses
+from refusals import model_fails, refuses
 from wire_server import USAGE, Turn, WireServer
 
 pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
@@ -254,12 +254,11 @@ def test_cassette_repeats_a_recording_byte_for_byte(wire_name, tmp_path):
     assert len(cassette.complete(requests[0], log).attempts) == 2
     cassette.complete(requests[1], log)
     assert cassette.complete(requests[2], log).usage is None
-    with pytest.raises(ModelError, match="refused the request") as error:
+    with model_fails("bad_request", "refused the request"):
         cassette.complete(requests[3], log)
-    assert error.value.kind == "bad_request"
     assert _files(again) == _files(recorded)
     assert AsRecorded.price_name.endswith("-test")
-    with pytest.raises(ModelError, match="made more often than it was recorded"):
+    with model_fails("cassette"):
         cassette.complete(requests[0], tally)
     assert tally.sent == 0
 
@@ -355,7 +354,7 @@ def test_scripted_model(tmp_path):
         assert first.usage is not None
         assert first.usage.fresh > 0
         assert second.usage == replace(first.usage, output=3)
-        with pytest.raises(ModelError, match="no reply left: all 2 were given"):
+        with model_fails("script", "all 2 were given"):
             scripted.complete(REQUEST, tally)
     assert tally.sent == len(tally.attempts) == 4
     assert model.stand_in
