@@ -25,7 +25,7 @@ from capex.rigs.rigfile import CameraEntry
 from capex.worlds import ArmCommand, Command, Start
 from refusals import refuses
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PORTS = ("arm", "gripper", "arm_commands", "gripper_commands")
 FILES = ["franka-deoxys.toml", "franka-franky.toml"]
 

@@ -15,7 +15,7 @@ from capex.worlds.contract import MOTIONS, check
 from capex.worlds.contract.trial import NotClaimedError
 from refusals import refuses
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")

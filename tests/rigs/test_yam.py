@@ -33,7 +33,7 @@ from capex.rigs.twins.yam.follower import FollowerServer
 from capex.worlds import ArmCommand, Command
 from refusals import refuses
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from guard_geometry import surface
 
 KINEMATICS = YamKinematics(YAM)
