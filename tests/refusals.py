@@ -10,7 +10,7 @@ from capex.models import ModelError
 
 
 @contextmanager
-def refuses(code, facts=""):
+def refuses(code, facts=None):
     """The block raises a CapexError with this code. `facts` is a regular expression for what a user
     needs from the sentence: the value that was given, the valid ones, what would be right.
     """
@@ -20,7 +20,7 @@ def refuses(code, facts=""):
 
 
 @contextmanager
-def model_fails(kind, facts=""):
+def model_fails(kind, facts=None):
     """The block raises a ModelError of this kind; `facts` as in `refuses`."""
     with pytest.raises(ModelError, match=facts) as caught:
         yield caught
