@@ -37,7 +37,9 @@ def from_json(data: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(data, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+        message, _, path = str(error).replace("`", "'").partition(" - at '$")
+        where = path.strip(".'")
+        raise ValueError(f"{where}: {message}" if where else message) from None
 
 
 def require_finite(data: Any) -> None:

@@ -57,7 +57,7 @@ DAMAGE = {
     ),
     5: (
         _overwrite("record.json", lambda _: b"{}"),
-        "record.json is damaged: Object missing required field `task`",
+        "record.json is damaged: Object missing required field 'task'",
     ),
     6: (
         _change("record.json", steps="12"),

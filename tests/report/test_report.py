@@ -360,7 +360,7 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
     )
     assert "episodes/0001 was left out: record.json is damaged" in text
     assert (
-        "episodes/0002 was left out: record.json is damaged: steps is &#39;many&#39;; a whole number of at least 0 is right."
+        "episodes/0002 was left out: record.json is damaged: steps: Expected &#39;int&#39;, got &#39;str&#39;."
         in text
     )
     assert "episodes/0003 was left out: timing.json is damaged: it cannot be read" in text

@@ -288,7 +288,7 @@ def test_a_prediction_equals_what_the_calibrator_said(synthetic):
     record = json.loads((source.episodes[3].path / "record.json").read_text())
     rows = [w for t in record["turns"] for w in t["waypoints"]]
     again = Calibrator(tuple(record["weights"])).predict(
-        [w["features"] for w in rows], [w["stated"] for w in rows]
+        [w["features"] for w in rows], [w["waypoint"]["confidence"] for w in rows]
     )
     assert list(source.episodes[3].waypoints.calibrated) == pytest.approx(again)
 

@@ -297,7 +297,7 @@ def planted(tmp_path_factory):
         located = (LocatedPoint(EVIL, 1.0, 2.0, None, EVIL),)
         turns = [
             Turn(1, 0, 1, rows, 2, located, None, EVIL, (EVIL,), ""),
-            Turn(2, 0, 1, (), 0, spent=EVIL),
+            Turn(2, 0, 1, (), 0, skipped_reason=EVIL),
         ]
         made = runs.record(
             NAME,

@@ -13,6 +13,8 @@ from PIL import Image
 
 import runs
 from capex import worlds
+from capex.campaign.core import Core, Lease
+from capex.campaign.extensions import Attempt
 from capex.errors import DamagedFile, ErrorCode
 from capex.models import pictures
 from capex.operators import inbox
@@ -21,12 +23,14 @@ from capex.run import control, load_run
 from capex.run.files import TEMPORARY, write_json
 from capex.run.heads import load_head
 from capex.run.live import LIVE_FOLDER, screens, watch
+from capex.run.store import Chain
 from capex.studio.guard import Refused
 from capex.studio.heads import Heads
 from capex.studio.library import Library
 from capex.studio.rooms import arrange, live
 from capex.studio.rooms.room import Studio
 from capex.studio.shelf import fitted
+from capex.worlds import Start
 from refusals import refuses
 
 
@@ -76,8 +80,11 @@ def test_requests_are_read_back_and_forgotten(tmp_path):
 def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
     env = worlds.make("lab.world:robot")
     (tmp_path / LIVE_FOLDER).mkdir()
-    with Screens(env, tmp_path) as shown:
-        shown.begin()
+    with Lease(Core()) as lease:
+        chain = Chain(tmp_path / "chain")
+        attempt = Attempt(env, chain, 0, tmp_path, lease, print, print, continues=False)
+        shown = Screens(attempt)
+        shown.prepare(env, Start("robot", 0))
         time.sleep(0.3)
         assert not screens(tmp_path)  # nobody watches
         until = time.monotonic() + 20
@@ -85,6 +92,7 @@ def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
             watch(tmp_path)
             assert time.monotonic() < until
             time.sleep(0.02)
+        shown.close()
     assert set(screens(tmp_path)) == {c.name for c in env.spec.cameras}
     with Image.open(screens(tmp_path)[env.spec.cameras[0].name]) as picture:
         assert picture.size == (32, 32)
