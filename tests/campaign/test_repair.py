@@ -61,7 +61,7 @@ DAMAGE = {
     ),
     6: (
         _change("record.json", steps="12"),
-        "record.json is damaged: steps is '12'; a whole number",
+        "record.json is damaged: steps: Expected 'int', got 'str'",
     ),
     7: (
         lambda folder: (folder / "timing.json").unlink(),

@@ -13,7 +13,6 @@ from capex import worlds
 from capex.campaign.cleanup import recovered
 from capex.errors import BadCommand, ErrorCode, RigFault, Unsupported
 from capex.method.executor import Executor
-from capex.method.record import record_episode
 from capex.operators.scripted import ScriptedOperator
 from capex.plan import ArmTarget, Waypoint
 from capex.rigs import registry
@@ -227,18 +226,7 @@ def test_a_persons_stop_is_in_the_record_and_a_person_lets_the_arms_go_on(env):
         env.step(HOLD)
     stops = [{"by": "Ada", "step": 3}]
     assert env.person_stops() == stops
-    record = record_episode(
-        env,
-        Start("LiftBlock", 0),
-        {},
-        arm="base",
-        model="m",
-        success=None,
-        end="done",
-        steps=3,
-        turns=(),
-    )
-    assert record.extensions["rig"]["stops"] == stops
+    assert env.rig_notes()["stops"] == stops
     env.recover()  # the fault has told whoever says so
     env.step(HOLD)
     begin(env)

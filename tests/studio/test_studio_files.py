@@ -22,7 +22,7 @@ from capex.operators.screens import Screens
 from capex.run import control, load_run
 from capex.run.files import TEMPORARY, write_json
 from capex.run.heads import load_head
-from capex.run.live import LIVE_FOLDER, screens, watch
+from capex.run.live import LIVE_FOLDER, camera_views, watch
 from capex.run.store import Chain
 from capex.studio.guard import Refused
 from capex.studio.heads import Heads
@@ -86,15 +86,15 @@ def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
         shown = Screens(attempt)
         shown.prepare(env, Start("robot", 0))
         time.sleep(0.3)
-        assert not screens(tmp_path)  # nobody watches
+        assert not camera_views(tmp_path)  # nobody watches
         until = time.monotonic() + 20
-        while len(screens(tmp_path)) < len(env.spec.cameras):
+        while len(camera_views(tmp_path)) < len(env.spec.cameras):
             watch(tmp_path)
             assert time.monotonic() < until
             time.sleep(0.02)
         shown.close()
-    assert set(screens(tmp_path)) == {c.name for c in env.spec.cameras}
-    with Image.open(screens(tmp_path)[env.spec.cameras[0].name]) as picture:
+    assert set(camera_views(tmp_path)) == {c.name for c in env.spec.cameras}
+    with Image.open(camera_views(tmp_path)[env.spec.cameras[0].name]) as picture:
         assert picture.size == (32, 32)
 
 
@@ -112,7 +112,7 @@ def test_a_wish_to_drive_is_taken_once_and_one_that_was_left_is_forgotten(tmp_pa
     row = {"decision": 3, "by": "Ada", "device": "keyboard", "moves": []}
     inbox.record_drive(*place, row)
     assert [row["decision"] for row in inbox.recorded_drives(*place)] == [3]
-    inbox.forget_attempt(*place)
+    control.forget_attempt(*place)
     assert inbox.recorded_drives(*place) == []
 
 

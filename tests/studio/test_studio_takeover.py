@@ -21,7 +21,7 @@ from capex.errors import ErrorCode
 from capex.operators.inbox import recorded_drives
 from capex.operators.requests import OperatorRequests, Sharing, takeovers_of
 from capex.operators.teleop_channel import TeleopChannel
-from capex.report.data import TAKEN_OVER, load
+from capex.report.data import DRIVEN, load
 from capex.run import load_run
 from capex.run.control import request, requested, withdraw
 from capex.run.live import read_events, under_way
@@ -203,16 +203,16 @@ def check_the_mark(out, driven):
     assert (total.driven, total.judged) == (1, total.episodes - 1)  # counted for nobody
     data = load([out])
     assert driven.index not in {e.start for e in data.episodes}
-    (row,) = (row for row in data.invalid if row.error == TAKEN_OVER)
+    (row,) = (row for row in data.invalid if row.error == DRIVEN)
     assert (row.start, any("left out" in p for p in data.problems)) == (driven.index, True)
     if driven.success:
         (certificate,) = (c.certificate for c in certify_run(out) if c.episode == driven.path)
         assert not certificate.certified
-        assert "a person took over" in certificate.reason
+        assert "a person drove" in certificate.reason
     choose = select if driven.success else select_failures
     chosen = choose("x", find_attempts(out), Filters(uncertified=True))
     (left,) = (r for r in chosen.left_out if r.start == driven.index)
     assert isinstance(left, LeftOut)
-    assert "a person took over" in left.reason
+    assert "a person drove" in left.reason
     with refuses(ErrorCode.NOT_APPLICABLE, "a person drove before decision"):
         fork(out, [f"{driven.chain}/{driven.index}@{turn['decision']}"], out=out.parent / "forks")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex.analysis.fork_kind import COMMAND
 from capex.analysis.fork_origin import SavedState, fork_number, parse_state
 from capex.campaign.manifest import changes
 from capex.campaign.prepare import Prepared
@@ -17,8 +18,6 @@ from capex.models.prices import Price
 from capex.run.files import write_bytes, write_json
 from capex.run.store import Run, create_run, find_run
 from capex.untrusted import read_bytes
-
-COMMAND = "fork"
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ from capex.run import LoadedRun
 from capex.run.files import write_bytes
 from capex.run.reading import Loader
 from capex.run.store import PROMPT, Run
-from capex.worlds.robots import one_robot
 
 
 def collect(
@@ -61,7 +60,6 @@ def collect(
     pauses: Pauses | None = None,
     operator: Judge | str | None = None,
     person: Judge | None = None,
-    open_dataset: Callable[..., Any] | None = None,
     load: Loader | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -73,8 +71,7 @@ def collect(
     begins with its episodes. A campaign that may cost more than
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
-    your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
-    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). load: reads the
+    your own, or "person" or "scripted"; person: who is asked where it is a person. load: reads the
     episodes that are returned, `capex.run.heads.load_head` without their decisions. A campaign that
     ends early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
@@ -84,7 +81,7 @@ def collect(
     ready = prepare(
         names, config=config, model=model, operator=named, named_by_user=True, **options
     )
-    people = people_of(ready.settings, ready.specs, asked_person, open_dataset)
+    people = people_of(ready.settings, ready.specs, asked_person)
     refuse_without_operator(ready.settings, ready.specs, people.judge)
     refuse_small_budgets(ready)
     if not yes:
@@ -128,8 +125,8 @@ def demonstrate(
 ) -> LoadedRun:
     """A campaign of one who asks no model: "expert", or "human" where a world's dataset holds what
     people did, or a demonstrator of your own, in this process. options: starts, parallel, ray,
-    slots. Its episodes are independent of each other. person: who arranges a rig that is no
-    simulated room; its attempts are judged later.
+    slots. Its episodes are independent of each other. person: who arranges a robot's scene
+    in no simulated room; its attempts are judged later.
     """
     worlds.allow(*([names] if isinstance(names, str) else names))
     tasks = tuple(parse_names(names))
@@ -145,7 +142,7 @@ def demonstrate(
     settings = Settings(tasks=tasks, methods=(method,), model=name, out=Path(out), **given)
     specs = specs_of(settings)
     refuse_sharing(settings, specs)
-    if any(one_robot(spec) for spec in specs.values()):
+    if any(spec.exclusive for spec in specs.values()):
         # Whose truth the expert reads, the scripted operator arranges and judges.
         has_room = load(HAS_ROOM)
         by_hand = person is not None and not all(has_room(spec.world) for spec in specs.values())

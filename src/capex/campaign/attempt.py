@@ -63,7 +63,6 @@ from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.run.writing import Timing
 from capex.worlds import Env, Start
-from capex.worlds.robots import one_robot
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.
@@ -127,7 +126,7 @@ class AttemptJob:
 
 @dataclass(frozen=True)
 class Invalid:
-    """An error of the model, the simulator or the rig ended the attempt, which is kept apart. It
+    """An error of the model, the simulator or the robot ended the attempt, which is kept apart. It
     counts if the model had begun to answer or the simulator failed. It is `final` where requests
     without an answer have used the start's budget up: no other attempt could send anything.
     """
@@ -137,7 +136,7 @@ class Invalid:
     counts: bool
     seconds: float
     path: Path | None
-    over: bool = False  # whether the operator ends the campaign: the rig is not fine again
+    over: bool = False  # whether the operator ends the campaign: the robot is not fine again
     final: bool = False
 
 
@@ -181,7 +180,7 @@ def run_attempt(
     extensions: Sequence[ExtensionFactory] = (),
 ) -> AttemptOutcome:
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
-    unless another is given. `judge` confirms that a rig is fine again after a fault.
+    unless another is given. `judge` confirms that a robot is fine again after a fault.
     """
     run = _Running(env, demonstrator, job, spend, core, tell)
     with run.lease:
@@ -238,7 +237,7 @@ class _Running:
         self._ledger.check = self.lease.may_wait
         paid = job.chain.unfinished(job.slot.start)
         # Recorded answers never drive a robot again.
-        self._robot = one_robot(env.spec)
+        self._robot = env.spec.exclusive
         continues = not self._robot and model is not None and paid.is_file() and readable(paid)
         self._paid = paid if continues else None
         self.extensions: list[CampaignExtension] = []
@@ -276,7 +275,7 @@ class _Running:
             "world": env.spec.world,
             "tau": job.method.tau,
             "horizon": env.spec.horizon,
-            "screens": env.spec.real_time,
+            "live_cameras": env.spec.real_time,
         }
         live = LiveLog(writer.folder, env, shown, self._ledger, keep_pictures=not images)
         attempt = Attempt(

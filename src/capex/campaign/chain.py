@@ -60,7 +60,7 @@ class _Settled:
     verdict: Verdict | None = None
     # Until memory has learned from it; a campaign has more of them than fit into memory.
     record: EpisodeRecord | None = None
-    driven: bool = False  # a person took it over: its outcome is not the model's
+    driven: bool = False  # by a person: its outcome is not the model's
 
     @property
     def counts(self) -> bool:

@@ -18,7 +18,6 @@ from capex.method.memory.context import build
 from capex.models import Model
 from capex.models.prices import Price
 from capex.worlds import Spec
-from capex.worlds.robots import one_robot
 
 
 def specs_of(settings: Settings) -> dict[tuple[str, str], Spec]:
@@ -50,11 +49,11 @@ def attempt_settings(settings: Settings, price: Price | None) -> AttemptSettings
 
 def refuse_sharing(settings: Settings, specs: Mapping[tuple[str, str], Spec]) -> None:
     """Refuse settings that one robot cannot serve."""
-    names = [spec.name for spec in specs.values() if one_robot(spec)]
+    names = [spec.name for spec in specs.values() if spec.exclusive]
     if not names:
         return
     if len(names) < len(specs):
-        other = next(spec.name for spec in specs.values() if not one_robot(spec))
+        other = next(spec.name for spec in specs.values() if not spec.exclusive)
         raise CapexError(
             f"{names[0]} is one robot and {other} is not; collect them with commands of their own",
             code=ErrorCode.CONFLICTING_SETTINGS,
@@ -62,7 +61,7 @@ def refuse_sharing(settings: Settings, specs: Mapping[tuple[str, str], Spec]) ->
     if len({world for world, _ in specs}) > 1:
         listed = ", ".join(sorted({world for world, _ in specs}))
         raise CapexError(
-            f"a campaign drives one rig, and these are several: {listed}",
+            f"a campaign drives one robot, and these are several: {listed}",
             code=ErrorCode.CONFLICTING_SETTINGS,
         )
     given = {

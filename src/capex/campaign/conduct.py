@@ -38,7 +38,6 @@ from capex.run.machine import allow_handles
 from capex.run.reading import Loader
 from capex.run.spend import Spend
 from capex.run.store import Run
-from capex.worlds.robots import one_robot
 
 Watch = Callable[[ev.Event, Board], None]
 HANDLES = 128  # that a campaign without attempts has open, and some to spare
@@ -221,7 +220,7 @@ def _engine(campaign: Campaign, useful: int) -> Engine:
     leaves its core to nobody, so few episodes share one.
     """
     settings = campaign.settings
-    if any(one_robot(spec) for spec in campaign.specs.values()):
+    if any(spec.exclusive for spec in campaign.specs.values()):
         from capex.campaign.engines.threads import Threads
 
         return Threads(campaign, 1)

@@ -336,7 +336,7 @@ class Driver:
         verdict = run.patience.judge(what, counted, paused=paused, answered=answered)
         then = THEN[verdict.step]
         if isinstance(what.error, RigFault):
-            then = "the campaign stops" if what.over else "again, the rig is said to be fine"
+            then = "the campaign stops" if what.over else "again, the robot is said to be fine"
         self._tell(ev.AttemptInvalid(run.key, slot.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
             run.plan.give_up(slot)
@@ -344,7 +344,7 @@ class Driver:
             run.plan.drop(slot)
         if what.over:
             self.failures.append(what.error)
-            self._finish_what_runs("the rig is not fine")
+            self._finish_what_runs("the robot is not fine")
         elif verdict.step == "stop":
             self.failures.append(what.error)
             self._end(run, "the model refuses", str(what.error))

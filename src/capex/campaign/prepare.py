@@ -22,7 +22,6 @@ from capex.registry import WITH_PRIORS, load
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
-from capex.worlds.robots import one_robot
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def prepare(
 ) -> Prepared:
     """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so
     neither a key nor `out` is needed. `named_by_user`: the user typed the names of worlds and
-    model, or wrote them into the config, so that modules and rig files among them may be loaded.
+    model, or wrote them into the config, so that modules and files among them may be loaded.
     """
     file = read_config(Path(config)) if isinstance(config, str | Path) else config
     named = model if isinstance(model, str) or model is None else model.name
@@ -185,7 +184,7 @@ def refuse_small_budgets(ready: Prepared) -> None:
 
 def _moves(specs: Mapping[tuple[str, str], Spec]) -> bool:
     """Whether looking at a first request would move a robot, so that nobody looks."""
-    return any(one_robot(spec) for spec in specs.values())
+    return any(spec.exclusive for spec in specs.values())
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,13 @@ from capex.models.prices import parse_price
 from capex.registry import REPEAT_REQUESTS, load
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
 from capex.run.files import read_json
+from capex.run.kinds import kind_of
 from capex.run.machine import fingerprint
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
 from capex.untrusted import picture, read_bytes
 from capex.worlds import Env
-from capex.worlds.robots import one_robot, refuse_repeating
+from capex.worlds.robots import refuse_repeating
 
 
 @dataclass(frozen=True)
@@ -154,10 +155,9 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     """Replay every episode of a run, chain by chain."""
     run = load_run(path)
     settings = run.manifest.get("settings", {})
-    if settings.get("command") == "fork":
+    if (kind := kind_of(run.manifest)) is not None:
         raise CapexError(
-            f"{path} holds forks, whose beginnings lie in another run; give the run of a `capex"
-            " collect`",
+            f"{path} {kind.no_replay}; give the run of a `capex collect`",
             code=ErrorCode.WRONG_CONTENT,
         )
     if settings.get("command") != "collect":
@@ -223,7 +223,7 @@ def _replay_chain(
                 )
                 continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
-            if one_robot(env.spec):
+            if env.spec.exclusive:
                 yield Replayed(episode.path, skipped="recorded answers are not said to a robot")
                 continue
             seen = as_seen_then(chain, episode)

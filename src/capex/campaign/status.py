@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from capex.campaign.names import start_text
 from capex.campaign.repair import forgotten_sentence
 from capex.run import LoadedRun, load_run, origins
 from capex.run.files import alive
+from capex.run.kinds import kind_of
 from capex.run.reading import Loader
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run
@@ -93,10 +93,8 @@ class CampaignStatus:
                 f"{count} {'attempt was' if count == 1 else 'attempts were'} judged invalid; what"
                 " they took stays counted, and their starts run again"
             )
-        if isinstance(forked := self.run.manifest.get("fork"), Mapping):
-            count = len(forked.get("states", ()))
-            states = "1 state" if count == 1 else f"{count} states"
-            sentences.append(f"forks of {states} of {forked.get('run', 'another run')}")
+        if (kind := kind_of(self.run.manifest)) is not None:
+            sentences.append(kind.sentence(self.run.manifest))
         for origin in origins(self.run.manifest)[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
             names = ", ".join(origin.changed) or "nothing that is known"

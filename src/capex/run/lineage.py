@@ -9,12 +9,11 @@ from typing import Any
 from capex.run.reading import LoadedChain
 
 BRANCHED_FROM = "branched_from"  # in a manifest
-FORMERLY = "forked_from"  # before `capex fork` was something else
 
 
 def branched_from(told: Mapping[str, Any]) -> Any:
     """What a manifest, or what it tells of an earlier branch, says of the run that was branched."""
-    return told.get(BRANCHED_FROM, told.get(FORMERLY))
+    return told.get(BRANCHED_FROM)
 
 
 @dataclass(frozen=True)

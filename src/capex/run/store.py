@@ -43,6 +43,7 @@ from capex.run.files import (
     write_json,
     writer_of,
 )
+from capex.run.kinds import kind_of
 from capex.run.machine import fingerprint, revision, versions
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
@@ -250,7 +251,7 @@ class Chain:
 
 
 def chain_name(world: str, task: str, arm: str) -> str:
-    """WORLD--TASK--ARM, as the name of a folder: a rig's world may hold a path."""
+    """WORLD--TASK--ARM, as the name of a folder; the name of a world may hold a path."""
     folder = re.sub(r"[^\w.,=+-]+", "-", world)
     return f"{folder}--{task}--{arm}"
 
@@ -287,14 +288,14 @@ MANIFEST_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "stand_in": TRUTH,
     "versions": TABLE,
     "fingerprint": TABLE,
-    "fork": TABLE,
-    "fork.states": TABLE,
 }
 
 
 def wrong_field(manifest: Mapping[str, Any]) -> str:
     """What a field of a manifest is and what it must be, of the first that is wrong; or nothing."""
-    for field, (fits, right) in MANIFEST_FIELDS.items():
+    kind = kind_of(manifest)
+    rules = {**MANIFEST_FIELDS, **(kind.fields if kind is not None else {})}
+    for field, (fits, right) in rules.items():
         for name, value in _values(manifest, field.split(".")):
             if not fits(value):
                 given = json.dumps(value)

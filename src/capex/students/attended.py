@@ -9,17 +9,17 @@ start, on one arrangement.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from capex.campaign import world_files
 from capex.campaign.check import refuse_sharing, refuse_starts
 from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.demonstrators import STUDENT, method_without_model
 from capex.campaign.engines import Campaign
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
-from capex.campaign.manifest import copy_rigs
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import CapexError, ErrorCode
 from capex.method.episode import Demonstrator
@@ -57,7 +57,6 @@ def roll_out(
     jobs: Sequence[Rollouts],
     *,
     person: Judge | None = None,
-    open_dataset: Callable[..., Any] | None = None,
     watch: Watch | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -70,10 +69,10 @@ def roll_out(
     specs = {(spec.world, spec.task): spec}
     refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
-    people = people_of(settings, specs, person, open_dataset)
+    people = people_of(settings, specs, person)
     refuse_without_operator(settings, specs, people.judge)
     run = open_run(settings.out, {"command": "evaluate"}, gl_backend())
-    copy_rigs(run.path, (spec.world,))
+    world_files.copy(run.path, (spec.world,))
     _claim(run, spec, plans, settings.starts)
     students = Students({plan.arm: job for plan, job in zip(plans.values(), jobs, strict=True)})
     stand_in = any(plan.stand_in for plan in plans.values())

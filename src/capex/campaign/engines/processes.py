@@ -1,7 +1,7 @@
 """The engine with processes: each has a core of its own and runs several attempts, environments
 built in it.
 
-Processes are spawned, not forked. One that dies takes its attempts with it: the driver is told that
+Processes are spawned. One that dies takes its attempts with it: the driver is told that
 they are lost, and a new process takes its place. When the driver dies, its processes see the end of
 their pipe and die too, in mid-request if need be.
 """
