@@ -13,7 +13,7 @@ from capex.analysis.fork_origin import SavedState, fork_number, parse_state
 from capex.campaign.manifest import changes
 from capex.campaign.prepare import Prepared
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models.prices import Price
 from capex.run.files import write_bytes, write_json
 from capex.run.store import Run, create_run, find_run
@@ -84,7 +84,10 @@ def open_forks(
         manifest = held.manifest
         told = manifest.get(COMMAND)
         if manifest.get("settings", {}).get("command") != COMMAND or not isinstance(told, dict):
-            raise CapexError(f"{out} holds a run of another kind; choose another --out")
+            raise CapexError(
+                f"{out} holds a run of another kind; choose another --out",
+                code=ErrorCode.WRONG_CONTENT,
+            )
         listed = dict(told["states"])
         wrong = [str(c) for c in changes(manifest, _identity(ready.settings))]
         wrong += [
@@ -96,7 +99,8 @@ def open_forks(
         if wrong:
             raise CapexError(
                 f"{out} holds forks with other settings ({'; '.join(wrong)}); repeat its settings,"
-                " or choose another --out"
+                " or choose another --out",
+                code=ErrorCode.OTHER_SETTINGS,
             )
     listed |= {str(state): sha256 for state, sha256 in states}
     numbers = {parse_state(text): number for number, text in enumerate(listed)}

@@ -15,7 +15,7 @@ from typing import Any
 
 from capex.campaign import world_files
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models.prices import Price, parse_price
 from capex.registry import RUN_FOLDERS
 from capex.run import origins
@@ -85,7 +85,10 @@ def open_campaign(
     row = None if price is None else price.as_json()
     if not (path / "manifest.json").exists():
         if branch:
-            raise CapexError(f"{path} holds no run that could be branched; leave --branch out")
+            raise CapexError(
+                f"{path} holds no run that could be branched; leave --branch out",
+                code=ErrorCode.NOT_FOUND,
+            )
         fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": stand_in}
         noted = {world_files.KEY: texts} if (texts := world_files.texts(worlds)) else {}
         created = create_run(path, fields | noted, gl_backend)
@@ -94,20 +97,25 @@ def open_campaign(
     run = find_run(path)
     if run.manifest.get("settings", {}).get("command") != "collect":
         raise CapexError(
-            f"{path} holds a run of another kind (`capex expert`?); choose another --out"
+            f"{path} holds a run of another kind (`capex expert`?); choose another --out",
+            code=ErrorCode.WRONG_CONTENT,
         )
     changed = changes(run.manifest, wanted, row if "prices" in settings.typed else None)
     if branch:
         if not changed:
             raise CapexError(
                 f"{path} has these very settings, so there is nothing to branch; leave --branch"
-                " out to continue it"
+                " out to continue it",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         run = _branch(run, settings, wanted, row, changed)
     elif changed:
         listed = "; ".join(dict.fromkeys(str(c) for c in changed))
         advice = "repeat its settings, choose another --out, or add --branch to branch it"
-        raise CapexError(f"{path} holds a run with other settings ({listed}); {advice}")
+        raise CapexError(
+            f"{path} holds a run with other settings ({listed}); {advice}",
+            code=ErrorCode.OTHER_SETTINGS,
+        )
     _extend(run, settings, wanted)
     held = run.manifest.get("price")
     return run, (
@@ -223,7 +231,8 @@ def _branch(
     if any(c.name in ("seed", "command") for c in changed):
         raise CapexError(
             f"{run.path} cannot be branched: another seed or another command has other starts;"
-            " choose another --out"
+            " choose another --out",
+            code=ErrorCode.OTHER_SETTINGS,
         )
     for known in _branch_folders(run):
         branch = find_run(known)

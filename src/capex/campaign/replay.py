@@ -23,7 +23,7 @@ from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
 from capex.campaign.settings import recorded_methods
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.method.context import Limits
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
@@ -156,11 +156,15 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     run = load_run(path)
     settings = run.manifest.get("settings", {})
     if (kind := kind_of(run.manifest)) is not None:
-        raise CapexError(f"{path} {kind.no_replay}; give the run of a `capex collect`")
+        raise CapexError(
+            f"{path} {kind.no_replay}; give the run of a `capex collect`",
+            code=ErrorCode.WRONG_CONTENT,
+        )
     if settings.get("command") != "collect":
         raise CapexError(
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
-            " run of a `capex collect`"
+            " run of a `capex collect`",
+            code=ErrorCode.WRONG_CONTENT,
         )
     methods = recorded_methods(run.manifest)
     for name in settings["tasks"]:

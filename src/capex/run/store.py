@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.pose import Array
 from capex.run.files import (
     TEMPORARY,
@@ -93,7 +93,8 @@ class Chain:
         starts = read_json(asked_file).get("starts")
         if not isinstance(starts, list) or not all(isinstance(i, int) for i in starts):
             raise CapexError(
-                f"{asked_file} does not hold a list of starts; delete it and run the command again"
+                f"{asked_file} does not hold a list of starts; delete it and run the command again",
+                code=ErrorCode.DAMAGED_FILE,
             )
         return set(starts)
 
@@ -163,13 +164,15 @@ class Chain:
             if not lock(owner):
                 raise CapexError(
                     f"{self.path} is being written by another process; wait for it or choose"
-                    " another --out"
+                    " another --out",
+                    code=ErrorCode.IN_USE,
                 )
             with open(self.path / WRITERS, "a", encoding="ascii", opener=no_links) as writers:
                 if not lock(writers, patience_s=ORPHANS_S):
                     raise CapexError(
                         f"{self.path} is still being written by a worker of a killed command; wait"
-                        " for its end"
+                        " for its end",
+                        code=ErrorCode.IN_USE,
                     )
             yield
 
@@ -366,7 +369,8 @@ def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> R
             )
             raise CapexError(
                 f"{path} holds a run with other settings ({', '.join(changed)} differ); choose"
-                " another --out or repeat its settings"
+                " another --out or repeat its settings",
+                code=ErrorCode.OTHER_SETTINGS,
             )
         return run
     return create_run(path, {"settings": wanted}, gl_backend)
@@ -379,7 +383,8 @@ def create_run(path: Path, fields: Mapping[str, Any], gl_backend: str = "") -> R
     leftovers = f"{TEMPORARY}*"
     if path.exists() and (not path.is_dir() or any(not p.match(leftovers) for p in path.iterdir())):
         raise CapexError(
-            f"{path} exists and is not a run directory (no manifest.json); choose another --out"
+            f"{path} exists and is not a run directory (no manifest.json); choose another --out",
+            code=ErrorCode.ALREADY_EXISTS,
         )
     path.mkdir(parents=True, exist_ok=True)
     made_by = {
@@ -396,6 +401,7 @@ def find_run(path: Path) -> Run:
     if not (path / "manifest.json").is_file():
         raise CapexError(
             f"{path} is not a run directory: it has no manifest.json; give the folder that --out"
-            " named"
+            " named",
+            code=ErrorCode.WRONG_CONTENT,
         )
     return Run(path)
