@@ -24,7 +24,7 @@ from capex.pilot.prompt import pictures
 from capex.pilot.prompt_parser import parse_observation
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.pose import DOWN, FORWARD, Pose
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.worlds import ArmState, Start
 
 APPRENTICE, PILOT = models.make("apprentice:0.3,1"), Pilot()
@@ -76,7 +76,7 @@ def kitchen(task, asked, chain=CHAIN, base=12, fork=False):
 
 def two_arms(task, asked, methods):
     env = worlds.make(f"yam-twin:{task}")
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     env.open()
     try:
         for name, decisions in methods:
