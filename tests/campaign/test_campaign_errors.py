@@ -25,7 +25,7 @@ from capex.campaign.replay import replay
 from capex.cli.progress import watching
 from capex.errors import ErrorCode
 from capex.models import ModelError, Request, Text, UserMessage, openai_chat
-from capex.models.continued import Continued
+from capex.models.cassette import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.run.files import read_json, write_json
 from capex.run.spend import Spend

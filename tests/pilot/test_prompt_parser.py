@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from capex import models, worlds
-from capex.method.context import AttemptExtension, EpisodeContext
+from capex.method.context import AttemptExtension, EpisodeContext, Prefix
 from capex.method.demonstrator import run_episode
 from capex.method.executor import Outcome
 from capex.method.memory import Memory
 from capex.method.observation import Observation, PastAct
-from capex.method.prefix import Prefix
 from capex.method.presets import preset
 from capex.models import ToolResult, openai_chat, openai_responses
 from capex.models.exchanges import describe

@@ -5,7 +5,14 @@ from __future__ import annotations
 import functools
 
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.machines import add_kettle
+from capex.worlds.kitchen.appliances import add_kettle
+from capex.worlds.kitchen.furniture import (
+    HANDLE_Y_M,
+    KNOB_ORDER,
+    add_working_sink,
+    add_working_stove,
+    knob_y,
+)
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
@@ -15,13 +22,6 @@ from capex.worlds.kitchen.situation import (
     draw_light,
     draw_posture,
     draw_robot,
-)
-from capex.worlds.kitchen.stations import (
-    HANDLE_Y_M,
-    KNOB_ORDER,
-    add_working_sink,
-    add_working_stove,
-    knob_y,
 )
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, pair

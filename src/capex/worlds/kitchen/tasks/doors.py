@@ -6,9 +6,9 @@ import functools
 
 from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
+from capex.worlds.kitchen.appliances import add_blender, add_mixer
 from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M
 from capex.worlds.kitchen.furniture import CUPBOARDS, cupboard_y
-from capex.worlds.kitchen.machines import add_blender, add_mixer
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.objects import LID_PLUG_M, add_lid
 from capex.worlds.kitchen.scene import Kitchen

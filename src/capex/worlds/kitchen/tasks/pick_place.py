@@ -6,9 +6,14 @@ import functools
 
 from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
+from capex.worlds.kitchen.appliances import (
+    COFFEE_SPOUT_X_M,
+    COFFEE_TRAY_M,
+    SLOT_FLOOR_M,
+    SLOT_Y_M,
+    add_coffee_machine,
+)
 from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M
-from capex.worlds.kitchen.food import FOOD, SLICES
 from capex.worlds.kitchen.furniture import (
     CUPBOARD_HINGES,
     CUPBOARDS,
@@ -19,13 +24,14 @@ from capex.worlds.kitchen.furniture import (
     cupboard_inside,
     cupboard_y,
 )
-from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
 from capex.worlds.kitchen.objects import (
+    FOOD,
     GROCERIES,
     MUGS,
     PAN_RADIUS_M,
     PLATE_FLOOR_M,
     PLATE_RADIUS_M,
+    SLICES,
     add_pan,
     add_plate,
 )
