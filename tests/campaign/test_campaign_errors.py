@@ -510,7 +510,7 @@ def _begun(process: subprocess.Popen) -> None:
 @pytest.mark.parametrize("engine", [{}, {"parallel": 2}])
 def test_ctrl_c_once_finishes_what_runs_and_twice_stops_at_once(shm, engine):
     out = shm / "run"
-    slow = {"model": "lab.model:delay=0.2", **engine}
+    slow = {"model": "lab.model:delay=0.2", "slots": 4, **engine}
     process = cli(*flags(out, **slow), "--json-events")
     _begun(process)
     process.send_signal(signal.SIGINT)

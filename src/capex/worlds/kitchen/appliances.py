@@ -1,4 +1,4 @@
-"""The fridge and the appliances on worktops, also those that work; frames and names as in `fixtures`."""
+"""The fridge and the appliances on worktops; frames and names as in `fixtures`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Furniture whose parts move: drawers, cupboards, a dishwasher, a working stove and sink, each in the place of a unit of the
-row. Frames as in `fixtures`.
+"""Furniture whose parts move: drawers, cupboards, a dishwasher, a stove and a sink that work, each
+in the place of a unit of the row. Frames as in `fixtures`.
 
 Their grips stand about 7 cm off the front: a hand that points down needs that much to close on them
 without touching the worktop.
