@@ -36,7 +36,10 @@ def from_json(data: Any, kind: type[T]) -> T:
     require_finite(data)
     try:
         return msgspec.convert(data, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except msgspec.ValidationError as error:
+        what, _, field = str(error).partition(" - at `$.")
+        raise ValueError(f"{field.rstrip('`')}: {what}" if field else what) from None
+    except RecursionError as error:
         raise ValueError(str(error)) from None
 
 

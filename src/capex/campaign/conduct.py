@@ -27,7 +27,7 @@ from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
-from capex.run import Damaged, LoadedRun, load_run, origins
+from capex.run import Damaged, LoadedRun, load_run
 from capex.run.machine import allow_handles
 from capex.run.reading import Loader
 from capex.run.spend import Spend
@@ -66,7 +66,7 @@ def conduct(
     spend = Spend(campaign.setup.spend)
     allow_handles(_handles(campaign))
     with contextlib.ExitStack() as stack:
-        board = Board(spend=spend, lineage=origins(run.manifest))
+        board = Board(spend=spend, lineage=run.manifest.origins)
         chains, damaged = _chains(campaign, board, stack)
         refuse_forgotten(run, board.forgotten)
 

@@ -139,8 +139,8 @@ def _criterion(episode: LoadedEpisode) -> tuple[str, tuple[str, ...]]:
     try:
         known = worlds.tasks(record.world).get(record.task)
     except CapexError:
-        said: Any = Run(episode.path.parents[3]).manifest
-        for key in ("settings", "rigs", record.world, RIG_TASKS, record.task):
+        said: Any = Run(episode.path.parents[3]).manifest.recorded.rigs
+        for key in (record.world, RIG_TASKS, record.task):
             said = said.get(key) if isinstance(said, Mapping) else None
         row = said if isinstance(said, Mapping) else {}
         listed = row.get("rules")

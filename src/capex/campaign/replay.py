@@ -22,9 +22,7 @@ from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attemp
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
-from capex.campaign.settings import recorded_methods
 from capex.errors import CapexError, DamagedFile
-from capex.method.context import Limits
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.record import EndReason
@@ -42,9 +40,8 @@ from capex.models import (
 from capex.models.attempts import repeat
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
-from capex.models.prices import parse_price
 from capex.registry import REPEAT_REQUESTS, load
-from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
+from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
 from capex.run.files import read_json
 from capex.run.machine import fingerprint
 from capex.run.steps import read_steps
@@ -153,25 +150,24 @@ class Recording(Model):
 def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     """Replay every episode of a run, chain by chain."""
     run = load_run(path)
-    settings = run.manifest.get("settings", {})
-    if settings.get("command") == "fork":
+    settings = run.manifest.recorded
+    if settings.command == "fork":
         raise CapexError(
             f"{path} holds forks, whose beginnings lie in another run; give the run of a `capex"
             " collect`"
         )
-    if settings.get("command") != "collect":
+    if settings.command != "collect":
         raise CapexError(
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
             " run of a `capex collect`"
         )
-    methods = recorded_methods(run.manifest)
-    for name in settings["tasks"]:
+    for name in settings.tasks:
         refuse_repeating(worlds.split_name(name)[0], "capex replay")
     for damage in run.damaged:
         yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
-        if chain.arm in methods:
-            yield from _replay_chain(run, chain, methods[chain.arm], recorded_images)
+        if chain.arm in settings.arms:
+            yield from _replay_chain(run, chain, settings.arms[chain.arm], recorded_images)
         else:
             yield from (
                 Replayed(e.path, skipped="not an arm of this campaign") for e in chain.episodes
@@ -179,24 +175,24 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
 
 
 def _work(run: LoadedRun) -> Work:
-    settings, price = run.manifest["settings"], run.manifest.get("price")
+    settings = run.manifest.recorded
     return Work(
-        price=None if price is None else parse_price(price),
-        limits=Limits(**settings["limits"]),
-        sampling=Sampling(**settings["sampling"]),
-        template=run.path / PROMPT if settings["prompt"] is not None else None,
-        hints=settings.get("hints", ""),
-        seed=settings["seed"],
+        price=run.manifest.price,
+        limits=settings.limits,
+        sampling=settings.sampling or Sampling(),
+        template=run.path / PROMPT if settings.prompt is not None else None,
+        hints=settings.hints,
+        seed=settings.seed,
     )
 
 
 def _replay_chain(
     run: LoadedRun, chain: LoadedChain, method: MethodSettings, blind: bool
 ) -> Iterator[Replayed]:
-    work, round_size = _work(run), run.manifest["settings"]["round_size"]
+    work, round_size = _work(run), run.manifest.recorded.round_size
     before = {
         start
-        for origin in origins(run.manifest)[:1]
+        for origin in run.manifest.origins[:1]
         for start in origin.episodes.get(chain.name, ())
     }
     memory, learned = Memory(), iter(chain.episodes)
@@ -236,7 +232,7 @@ def _replay_chain(
                     episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
                 )
                 continue
-            if difference and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
+            if difference and {**run.manifest.fingerprint, "gl": ""} != fingerprint():
                 difference += (
                     " (this machine's fingerprint is not that of the recording, so bits may differ)"
                 )

@@ -21,8 +21,8 @@ from capex.campaign.ledger import Totals
 from capex.errors import DamagedFile
 from capex.models import NO_TOKENS
 from capex.models.cassette import read_requests
-from capex.models.prices import Price, parse_price
-from capex.run import load_chain, origins
+from capex.models.prices import Price
+from capex.run import load_chain
 from capex.run.accounts import ZERO, Taken, forgotten
 from capex.run.files import write_bytes
 from capex.run.spend import Account, salvage
@@ -62,15 +62,16 @@ def repair_spend(run: Run, *, dry_run: bool) -> SpendRepair | None:
     path = run.path / SPEND
     held = salvage(path)
     manifest = run.manifest
-    price = None if (row := manifest.get("price")) is None else parse_price(row)
+    price = manifest.price
     rows: list[dict[str, Any]] = []
     entered: list[Taken] = []
     for chain in run.chains():
         loaded = load_chain(chain)
-        for start, lacking in forgotten(loaded, held.slots, origins(manifest)).items():
+        for start, lacking in forgotten(loaded, held.slots, manifest.origins).items():
             account = held.slots.of_chain(chain.path.name).get(start, Account())
-            budget = manifest.get("settings", {}).get("arms", {}).get(loaded.arm, {})
-            whole = _with_cut_off(chain, start, lacking, account, price, budget.get("episode_usd"))
+            method = manifest.recorded.arms.get(loaded.arm)
+            budget_usd = None if method is None else method.episode_usd
+            whole = _with_cut_off(chain, start, lacking, account, price, budget_usd)
             entered.append(whole)
             rows += _rows({"chain": chain.path.name, "episode": start}, whole)
     if not rows and not held.unreadable:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from capex.campaign.driver import HEARTBEAT_S, LiveNote, from_live, read_note
 from capex.campaign.judging import unjudged_sentence
 from capex.campaign.names import start_text
 from capex.campaign.repair import forgotten_sentence
-from capex.run import LoadedRun, load_run, origins
+from capex.run import LoadedRun, load_run
 from capex.run.files import alive
 from capex.run.reading import Loader
 from capex.run.spend import Account, Spend
@@ -47,18 +46,13 @@ class CampaignStatus:
     @property
     def note(self) -> str:
         """One line under the table."""
-        settings = self.run.manifest.get("settings", {})
-        words = [f"model {settings.get('model', settings.get('command', 'expert'))}"]
-        if self.run.manifest.get("stand_in"):
+        words = [f"model {self.run.manifest.recorded.label}"]
+        if self.run.manifest.stand_in:
             words[0] += " (a stand-in)"
         if self.account is not None:
             a = self.account
             held = f", {a.unsettled} unsettled" if a.unsettled else ""
-            priced = (
-                f"${a.total_usd:.2f} spent or held"
-                if self.run.manifest.get("price")
-                else "no price"
-            )
+            priced = f"${a.total_usd:.2f} spent or held" if self.run.manifest.price else "no price"
             words.append(f"{a.attempts} attempts at the model{held}, {priced}")
         words.append(f"{bytes_text(self.disk_bytes)} on disk")
         return "; ".join(words)
@@ -93,13 +87,13 @@ class CampaignStatus:
                 f"{count} {'attempt was' if count == 1 else 'attempts were'} judged invalid; what"
                 " they took stays counted, and their starts run again"
             )
-        if isinstance(forked := self.run.manifest.get("fork"), Mapping):
-            count = len(forked.get("states", ()))
+        if (forked := self.run.manifest.fork) is not None:
+            count = len(forked.states)
             states = "1 state" if count == 1 else f"{count} states"
-            sentences.append(f"forks of {states} of {forked.get('run', 'another run')}")
-        for origin in origins(self.run.manifest)[:1]:
+            sentences.append(f"forks of {states} of {forked.run}")
+        for origin in self.run.manifest.origins[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
-            names = ", ".join(origin.changed) or "nothing that is known"
+            names = ", ".join(c.name for c in origin.changed) or "nothing that is known"
             sentences.append(
                 f"branched from {origin.run} with its {count} episodes; {names} changed"
             )
@@ -117,7 +111,7 @@ class CampaignStatus:
             "hours_left": self.board.hours_left,
             "spent_usd": (
                 None
-                if self.account is None or not self.run.manifest.get("price")
+                if self.account is None or not self.run.manifest.price
                 else str(self.account.total_usd)
             ),
             "attempts": None if self.account is None else self.account.attempts,
@@ -145,25 +139,23 @@ def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) ->
     """
     run = load_run(path, load)
     spend = Spend(run.path / SPEND)
-    board = Board(run.chains, spend, origins(run.manifest))
+    board = Board(run.chains, spend, run.manifest.origins)
     live = _live(run.path)
     if live is not None:
         from_live(board, live)
         board.given_hours_left = live.hours_left
-    plan = run.manifest.get("plan")
-    if plan and live is None:
+    plan = run.manifest.plan
+    if plan.starts and live is None:
         for chain in run.chains:
             line = board.lines[chain.name]
-            line.until = plan.get("until_successes")
+            line.until = plan.until_successes
             held = {e.index for e in chain.episodes}
-            line.wanted = (
-                None if line.until is not None else len(held | set(plan.get("starts", ())))
-            )
+            line.wanted = None if line.until is not None else len(held | set(plan.starts))
     account = spend.account() if spend.path.is_file() else None
     files = (f for f in run.path.rglob("*") if f.is_file()) if disk else ()
     size = sum(f.stat().st_size for f in files)
     return CampaignStatus(
-        run, board, live is not None, _state(board, live, planned=bool(plan)), account, size
+        run, board, live is not None, _state(board, live, planned=bool(plan.starts)), account, size
     )
 
 

@@ -81,7 +81,7 @@ def certify_run(
     successes or not.
     """
     recorded = find_run(run)
-    recorded_on = recorded.manifest.get("fingerprint", {})
+    recorded_on = recorded.manifest.fingerprint
     wanted = [chain for chain in recorded.chains() if not only or chain.path.name in only]
     chains = [load_chain(chain) for chain in wanted]
     verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
@@ -142,7 +142,7 @@ def read_certificate(episode: Path) -> Certificate | None:
         return None
 
 
-def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
+def _replay_job(job: tuple[Path, Mapping[str, Any]]) -> Certificate:
     return replay(*job)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from capex.method.presets import PRESETS
@@ -167,16 +167,10 @@ def identity(run: RunInfo, arm: str) -> dict[str, Any]:
     physics they ran on.
     """
     settings = {k: v for k, v in (run.settings or {}).items() if k not in APART}
-    versions = run.manifest.get("versions") or {}
-    forked = {"forks of": _forked_run(run)} if _forked_run(run) else {}
-    physics = {"mujoco": versions.get("mujoco")}
-    return _flat({**settings, **forked, "arm": run.arm(arm), **physics})
-
-
-def _forked_run(run: RunInfo) -> str:
-    """The name of the run whose states were forked; nothing for any other run."""
-    told = run.manifest.get("fork")
-    return str(told.get("run", "another run")) if isinstance(told, Mapping) else ""
+    forked = {} if run.manifest.fork is None else {"forks of": run.manifest.fork.run}
+    physics = {"mujoco": run.manifest.versions.get("mujoco")}
+    own = (run.settings or {}).get("arms", {}).get(arm, {})
+    return _flat({**settings, **forked, "arm": own, **physics})
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -228,9 +222,8 @@ def _source(
     label += ", forks" if any(e.resumed is not None for e in episodes) else ""
     label += f" ({STAND_IN})" if stand_in else ""
     label += "" if alone else f" [{'+'.join(runs)}]"
-    own = data.runs[together[0].member[0]].arm(arm) or (
-        asdict(PRESETS[arm]) if arm in PRESETS else {}
-    )
+    settings = data.runs[together[0].member[0]].recorded
+    method = settings.arms.get(arm, PRESETS.get(arm))
     return Source(
         number=number,
         colour=0,
@@ -238,15 +231,15 @@ def _source(
         arm=arm,
         model=model,
         stand_in=stand_in,
-        memory=str(own.get("memory", "none")),
-        tau=own.get("tau") if own.get("confidence") else None,
-        round_size=int((data.runs[together[0].member[0]].settings or {}).get("round_size", 1)),
+        memory="none" if method is None else method.memory,
+        tau=method.tau if method is not None and method.confidence else None,
+        round_size=settings.round_size,
         runs=runs,
         episodes=episodes,
         invalid=invalid,
         settings=together[0].settings,
         lost=lost,
-        task_tau=own.get("task_tau") or {},
+        task_tau={} if method is None else method.task_tau,
     )
 
 

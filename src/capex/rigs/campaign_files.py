@@ -13,6 +13,7 @@ from typing import Any
 from capex.campaign.manifest import RIG_TASKS
 from capex.rigs.rigfile import RigFile
 from capex.run.files import write_bytes
+from capex.run.manifest import RigText
 from capex.worlds import RIG
 
 RIG_COPY = "rig.toml"
@@ -41,13 +42,13 @@ def rig_contents(tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return contents
 
 
-def rig_texts(worlds: Iterable[str]) -> dict[str, Any]:
+def rig_texts(worlds: Iterable[str]) -> dict[str, RigText]:
     """The rig files as they are written, with a digest, for the manifest."""
     noted = {}
     for world in _rigs(worlds):
         texts = {path.name: path.read_text("utf-8") for path in _files(world)}
         digest = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
-        noted[world] = {"sha256": digest, "files": texts}
+        noted[world] = RigText(sha256=digest, files=texts)
     return noted
 
 

@@ -1,6 +1,7 @@
 """The run directory: the only truth. What writes it, reads it and counts it lives here."""
 
-from capex.run.lineage import Origin, origins, parts
+from capex.run.lineage import parts
+from capex.run.manifest import Manifest, Origin
 from capex.run.reading import (
     Damaged,
     InvalidAttempt,
@@ -24,13 +25,13 @@ __all__ = [
     "LoadedChain",
     "LoadedEpisode",
     "LoadedRun",
+    "Manifest",
     "Origin",
     "briefly",
     "load_briefly",
     "load_chain",
     "load_episode",
     "load_run",
-    "origins",
     "parts",
     "read_invalid",
     "read_judged",

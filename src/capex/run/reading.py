@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from capex.models import LedgerTotals
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
+from capex.run.manifest import Manifest
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
@@ -164,7 +165,7 @@ class LoadedRun:
     """A whole run directory."""
 
     path: Path
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     chains: tuple[LoadedChain, ...]
 
     @property

@@ -1,6 +1,6 @@
 """The run directory: the only truth about what was tried. Episodes are written whole or not at all.
 
-    runs/NAME/manifest.json       settings, versions, fingerprint
+    runs/NAME/manifest.json       format, settings, versions, fingerprint; see capex.run.manifest
     runs/NAME/spend.jsonl         every reservation and settlement; see capex.run.spend
     runs/NAME/allocation.json     with --allocate, the batches of attempts and why they were granted
     runs/NAME/chains/WORLD--TASK--ARM/
@@ -24,8 +24,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ from capex.run.files import (
     writer_of,
 )
 from capex.run.machine import fingerprint, revision, versions
+from capex.run.manifest import MANIFEST, Manifest, read_manifest, require_format, write_manifest
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
 from capex.run.writing import WRITERS, EpisodeWriter, Timing, keep_begun, next_numbered
@@ -252,63 +253,6 @@ def chain_name(world: str, task: str, arm: str) -> str:
     return f"{folder}--{task}--{arm}"
 
 
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) in kinds
-
-
-def _all(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is list and all(type(v) in kinds for v in value)
-
-
-NOTHING = type(None)
-TABLE, TABLE_OR_NULL = (_is(dict), "a table"), (_is(dict, NOTHING), "a table or null")
-TEXT, TEXTS = (_is(str), "a text"), (_all(str), "a list of texts")
-NUMBER, TRUTH = (_is(int, float), "a number"), (_is(bool), "true or false")
-# What is read of a manifest, where it is given; * is any name.
-MANIFEST_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "settings": TABLE,
-    "settings.command": TEXT,
-    "settings.model": (_is(str, NOTHING), "a text or null"),
-    "settings.round_size": (_is(int), "a whole number"),
-    "settings.tasks": TEXTS,
-    "settings.arms": TABLE,
-    "settings.arms.*": TABLE,
-    "settings.arms.*.memory": TEXT,
-    "settings.arms.*.tau": NUMBER,
-    "settings.arms.*.task_tau": TABLE_OR_NULL,
-    "settings.arms.*.task_tau.*": NUMBER,
-    "plan": TABLE,
-    "plan.starts": (_all(int), "a list of whole numbers"),
-    "plan.until_successes": (_is(int, NOTHING), "a whole number or null"),
-    "price": TABLE_OR_NULL,
-    "stand_in": TRUTH,
-    "versions": TABLE,
-    "fingerprint": TABLE,
-    "fork": TABLE,
-    "fork.states": TABLE,
-}
-
-
-def wrong_field(manifest: Mapping[str, Any]) -> str:
-    """What a field of a manifest is and what it must be, of the first that is wrong; or nothing."""
-    for field, (fits, right) in MANIFEST_FIELDS.items():
-        for name, value in _values(manifest, field.split(".")):
-            if not fits(value):
-                given = json.dumps(value)
-                shown = given if len(given) <= 60 else f"{given[:57]}..."
-                return f"{name} is {shown}; it must be {right}"
-    return ""
-
-
-def _values(value: Any, names: Sequence[str], before: str = "") -> Iterator[tuple[str, Any]]:
-    """The values at a path within tables, by their names."""
-    if not names:
-        yield before.removeprefix("."), value
-    elif isinstance(value, dict):
-        for key in value if names[0] == "*" else [names[0]] if names[0] in value else ():
-            yield from _values(value[key], names[1:], f"{before}.{key}")
-
-
 @dataclass(frozen=True)
 class Run:
     """A run directory."""
@@ -342,59 +286,52 @@ class Run:
         remove_leftovers(self.path)
 
     @property
-    def manifest(self) -> dict[str, Any]:
-        """The manifest as written; DamagedFile where a field that is read has another type,
-        or something in the folder leads out of it.
+    def manifest(self) -> Manifest:
+        """The manifest as written; DamagedFile where a field has another type, or something in the
+        folder leads out of it.
         """
         self.require_plain()
-        manifest = read_json(self.path / "manifest.json")
-        if wrong := wrong_field(manifest):
-            raise DamagedFile(self.path / "manifest.json", wrong)
-        return manifest
+        return read_manifest(self.path)
 
 
 def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> Run:
     """Create a run, or continue one whose settings are the same; starts are not part of them."""
-    run = Run(path)
     wanted = json.loads(json.dumps(settings))
-    if (path / "manifest.json").exists():
-        held = run.manifest.get("settings")
-        if held != wanted:
-            changed = sorted(
-                k for k in {*wanted, *(held or {})} if (held or {}).get(k) != wanted.get(k)
-            )
-            raise CapexError(
-                f"{path} holds a run with other settings ({', '.join(changed)} differ); choose"
-                " another --out or repeat its settings"
-            )
-        return run
-    return create_run(path, {"settings": wanted}, gl_backend)
+    if not (path / MANIFEST).exists():
+        return create_run(path, Manifest(settings=wanted), gl_backend)
+    run = find_run(path)
+    held = run.manifest.settings
+    if held != wanted:
+        changed = sorted(k for k in {*wanted, *held} if held.get(k) != wanted.get(k))
+        raise CapexError(
+            f"{path} holds a run with other settings ({', '.join(changed)} differ); choose"
+            " another --out or repeat its settings"
+        )
+    return run
 
 
-def create_run(path: Path, fields: Mapping[str, Any], gl_backend: str = "") -> Run:
-    """A new run directory; its manifest holds the given fields, versions, revision and fingerprint.
-    Any other folder is left alone.
+def create_run(path: Path, manifest: Manifest, gl_backend: str = "") -> Run:
+    """A new run directory; its manifest gets versions, revision and fingerprint. Any other folder
+    is left alone.
     """
     leftovers = f"{TEMPORARY}*"
     if path.exists() and (not path.is_dir() or any(not p.match(leftovers) for p in path.iterdir())):
         raise CapexError(
-            f"{path} exists and is not a run directory (no manifest.json); choose another --out"
+            f"{path} exists and is not a run directory (no {MANIFEST}); choose another --out"
         )
     path.mkdir(parents=True, exist_ok=True)
-    made_by = {
-        "versions": versions(),
-        "revision": revision(),
-        "fingerprint": fingerprint(gl_backend),
-    }
-    write_json(path / "manifest.json", {**fields, **made_by})
+    here = fingerprint(gl_backend)
+    made_by = replace(manifest, versions=versions(), revision=revision(), fingerprint=here)
+    write_manifest(path, made_by)
     return Run(path)
 
 
 def find_run(path: Path) -> Run:
-    """An existing run; anything else is refused with a sentence."""
-    if not (path / "manifest.json").is_file():
+    """An existing run of this format; anything else is refused with a sentence."""
+    if not (path / MANIFEST).is_file():
         raise CapexError(
-            f"{path} is not a run directory: it has no manifest.json; give the folder that --out"
-            " named"
+            f"{path} is not a run directory: it has no {MANIFEST}; give the folder that --out named"
         )
+    with contextlib.suppress(DamagedFile):  # what is wrong with it is told by `Run.manifest`
+        require_format(path, read_json(path / MANIFEST))
     return Run(path)

@@ -26,6 +26,7 @@ from capex.plan import orientation_matrix
 from capex.pose import Array
 from capex.run import LoadedEpisode, load_episode
 from capex.run.live import find_picture
+from capex.run.manifest import RecordedSettings
 from capex.run.steps import read_steps
 from capex.run.store import Run
 from capex.studio.answers import Asked, get, number_of
@@ -62,7 +63,7 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
     """Everything that is recorded but arrays, pictures and exchanges."""
     episode = load_episode(_path(studio, asked))
     record = episode.record
-    settings = studio.library.run(asked["run"]).manifest.get("settings", {})
+    settings = studio.library.run(asked["run"]).manifest.recorded
     return {
         **{
             name: getattr(record, name)
@@ -87,11 +88,9 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _tau(settings: dict[str, Any], record: EpisodeRecord) -> float | None:
-    arm = (settings.get("arms") or {}).get(record.arm) or {}
-    of_task = (arm.get("task_tau") or {}).get(f"{record.world}:{record.task}")
-    tau = of_task if of_task is not None else arm.get("tau")
-    return float(tau) if isinstance(tau, int | float) else None
+def _tau(settings: RecordedSettings, record: EpisodeRecord) -> float | None:
+    method = settings.arms.get(record.arm)
+    return None if method is None else method.at(f"{record.world}:{record.task}").tau
 
 
 def turn_of(turn: Turn) -> dict[str, Any]:
