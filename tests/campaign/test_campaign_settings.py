@@ -45,7 +45,7 @@ def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
     config.write_text(CONFIG)
     prices = price_file(shm)
     run = capex.collect(config=config, out=shm / "run", tau=0.8, prices=prices, seed=5)
-    settings = run.manifest["settings"]
+    settings = run.manifest.settings
     assert settings["tasks"] == ["lab.world:low"]
     assert settings["seed"] == 5
     assert settings["sampling"] == vars(Sampling(effort="low"))
@@ -61,9 +61,9 @@ def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
         0.5,
         1,
     )  # tau means nothing to it
-    assert run.manifest["plan"]["starts"] == [0, 1]
-    assert run.manifest["price"]["model"] == "lab"
-    assert run.manifest["price"]["source"] == "a test"
+    assert run.manifest.plan.starts == (0, 1)
+    assert run.manifest.price.model == "lab"
+    assert run.manifest.price.source == "a test"
     assert {c.arm for c in run.chains} == {"eager", "base"}
     assert all(e.record.seed == 5 for e in run.episodes)
 
@@ -115,7 +115,7 @@ def test_a_run_keeps_the_price_it_began_with(shm):
     collect(shm / "run", starts="0:1", prices=price_file(shm, fresh=10))
     price_file(shm, fresh=20)
     run, _ = collect(shm / "run", starts="0:1")
-    assert run.manifest["price"]["fresh"] == "10"
+    assert run.manifest.price.fresh == 10
     with pytest.raises(CapexError, match=r"--prices, fresh: '10' before, '20' now"):
         collect(shm / "run", starts="0:1", prices=shm / "prices.toml")
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import threading
 import time
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from multiprocessing.synchronize import Barrier
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from capex import codec
 from capex.campaign.ledger import Budget, Ledger, Totals, budgets_for
 from capex.errors import BudgetExceeded, CapexError
 from capex.models import (
@@ -41,7 +43,6 @@ from capex.models.prices import (
     cost,
     input_bound,
     load_prices,
-    parse_price,
     picture_bound,
     worst_case,
 )
@@ -97,9 +98,7 @@ def test_the_papers_prices():
 
 
 def _without_tier(price: Price) -> Price:
-    return parse_price(
-        {name: value for name, value in price.as_json().items() if name != "long_context"}
-    )
+    return replace(price, long_context=None)
 
 
 def test_long_context_raises_all_rates_of_the_request():
@@ -225,7 +224,7 @@ def test_a_bad_price_file_is_refused_with_a_sentence(tmp_path, text, words):
 
 def test_a_row_survives_the_manifest():
     for row in load_prices().rows:
-        assert parse_price(json.loads(json.dumps(row.as_json()))) == row
+        assert codec.from_json(json.loads(json.dumps(codec.to_json(row))), Price) == row
     with pytest.raises(CapexError, match="cannot be read"):
         load_prices(Path("/nonexistent/prices.toml"))
 

@@ -217,10 +217,10 @@ def test_a_runs_budget_is_remembered(shm):
     priced = {**ONE, "prices": price_file(shm)}
     collect(shm / "run", **priced, campaign_usd=7)
     run, events = collect(shm / "run", **{**priced, "starts": "0:2"})
-    assert run.manifest["plan"]["campaign_usd"] == "7.0"
+    assert run.manifest.plan.campaign_usd == D("7.0")
     assert "budget of $7.00, set by an earlier command, still holds" in events[0].warning
     run, events = collect(shm / "run", **{**priced, "starts": "0:2"}, campaign_usd=9)
-    assert run.manifest["plan"]["campaign_usd"] == "9.0"
+    assert run.manifest.plan.campaign_usd == D("9.0")
     assert "still holds" not in events[0].warning
     Spend(shm / "run" / "spend.jsonl").reserve(D(9), labels={"chain": "other", "episode": 0})
     collect(shm / "run", **{**priced, "starts": "0:2"})  # nothing is left to run
@@ -232,8 +232,8 @@ def test_a_runs_budget_is_remembered(shm):
 def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan):
     priced = {**ONE, "prices": price_file(shm)}
     run, _ = collect(shm / "run", **priced, campaign_usd=7)
-    write_json(shm / "run" / "manifest.json", run.manifest | {"plan": plan})
-    with pytest.raises(CapexError, match=r"plan is .* must be a table|the budget in the manifest"):
+    write_json(shm / "run" / "manifest.json", run.manifest.as_json() | {"plan": plan})
+    with pytest.raises(CapexError, match=r"plan.*: Expected|the budget in the manifest"):
         collect(shm / "run", **{**priced, "starts": "0:2"})
 
 

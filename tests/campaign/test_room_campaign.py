@@ -34,7 +34,7 @@ def test_a_stand_in_arranges_judges_and_clears_an_e_stop(shm):
     (scene,) = (run.path / ARRANGEMENTS).iterdir()
     assert [p.name for p in (scene / "0000").glob("*.png")] == ["front.png"]
     assert (run.path / "rig.toml").read_bytes() == rig.read_bytes()
-    assert run.manifest["settings"]["operator"] == "scripted"
+    assert run.manifest.settings["operator"] == "scripted"
     guard = shm / "room" / "guard.toml"
     guard.write_text(guard.read_text().replace("max_step_m = 0.02", "max_step_m = 0.03"))
     with pytest.raises(CapexError, match=r"guard\.toml\.max_step_m: 0\.02 before, 0\.03 now"):

@@ -13,6 +13,7 @@ from capex.campaign.repair import repair
 from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.cli.progress import forecast_sentence, table
+from capex.errors import DamagedFile
 from capex.models import ModelError, RequestAttempt
 from capex.models.exchanges import read_times
 from capex.report.compare import compare, totals
@@ -23,6 +24,7 @@ from capex.report.sources import group
 from capex.run.accounts import Taken, invalid_attempts, unrecorded
 from capex.run.files import read_json, write_json
 from capex.run.spend import Account, Spend
+from capex.run.store import Run
 from lab.campaigns import collect, contents, price_file
 from lab.model import LabModel
 
@@ -305,7 +307,6 @@ def test_a_start_of_a_branch_that_was_repaired_is_the_branchs_own(shm):
     [
         "first",
         [1],
-        {"run": "first"},
         {"run": 3, "episodes": 5, "changed": 7, "invalid": []},
         {
             "episodes": {"lab.world--high--capex": 5},
@@ -313,17 +314,42 @@ def test_a_start_of_a_branch_that_was_repaired_is_the_branchs_own(shm):
             "invalid": {"lab.world--high--capex": 1},
         },
         {
+            "run": "first",
             "episodes": {"lab.world--high--capex": ["0", None]},
             "changed": [5, {}],
             "branched_from": "x",
         },
         {
+            "run": "first",
             "episodes": {"lab.world--high--capex": [0]},
             "changed": [{"name": "arms.capex.tau.deeper"}, {"name": 3, "before": {}}],
         },
     ],
 )
-def test_a_garbled_word_on_a_branchs_origin_ends_no_command(shm, told):
+def test_a_garbled_word_on_a_branchs_origin_is_refused_with_one_sentence(shm, told):
+    collect(shm / "run", "lab.world:high", arm="capex", starts="0:2")
+    manifest = read_json(shm / "run" / "manifest.json")
+    write_json(shm / "run" / "manifest.json", {**manifest, "branched_from": told})
+    for read in (read_status, lambda path: list(replay(path)), lambda path: Run(path).manifest):
+        with pytest.raises(DamagedFile, match=r"manifest\.json is damaged: .*branched_from"):
+            read(shm / "run")
+    _, sources = _sources(shm / "run")
+    assert sum(len(s.episodes) for s in sources) == 2
+    assert repair(shm / "run").moved == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"run": "first"},
+        {
+            "run": "first",
+            "episodes": {"lab.world--high--capex": [0]},
+            "changed": [{"name": "arms.capex.tau.deeper"}],
+        },
+    ],
+)
+def test_an_origin_that_tells_little_ends_no_command(shm, told):
     collect(shm / "run", "lab.world:high", arm="capex", starts="0:2")
     manifest = read_json(shm / "run" / "manifest.json")
     write_json(shm / "run" / "manifest.json", {**manifest, "branched_from": told})
