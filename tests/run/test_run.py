@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from capex.campaign.forecast import forecast
+from capex.analysis.forecast import forecast
 
 import capex
 import runs
