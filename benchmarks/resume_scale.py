@@ -94,8 +94,8 @@ def multiply(run: Path, each: int) -> int:
 def _lines(chain: str, start: int, request: str) -> str:
     ticket = f"{chain}-{start}-{request}"
     return (
-        f'{{"chain": "{chain}", "episode": {start}, "reserve": "{ticket}", "usd": "0.6372"}}\n'
-        f'{{"settle": "{ticket}", "usd": "0.0253", "tokens": {TOKENS}, "reply": true}}\n'
+        f'{{"line":"reserve","ticket":"{ticket}","usd":"0.6372","chain":"{chain}","episode":{start}}}\n'
+        f'{{"line":"settle","ticket":"{ticket}","usd":"0.0253","tokens":{TOKENS},"reply":true}}\n'
     )
 
 

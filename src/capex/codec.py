@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -41,6 +41,28 @@ def from_json(data: Any, kind: type[T]) -> T:
         raise ValueError(f"{field.rstrip('`')}: {what}" if field else what) from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
+
+
+class Line(msgspec.Struct, frozen=True, tag_field="line"):
+    """A line of a file with lines of several kinds; its field `line` names the kind."""
+
+
+def encoded_line(line: Line) -> bytes:
+    """A line as JSON, with its end."""
+    return msgspec.json.encode(line) + b"\n"
+
+
+def decode_lines(lines: Sequence[bytes], kind: Any) -> list[Any]:
+    """Lines of these kinds, parsed in one go, which is several times faster; ValueError where one
+    of them is none.
+    """
+    try:
+        found: list[Any] = msgspec.json.decode(b"[" + b",".join(lines) + b"]", type=list[kind])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if len(found) != len(lines):
+        raise ValueError(f"{len(lines)} lines hold {len(found)} values")
+    return found
 
 
 def require_finite(data: Any) -> None:

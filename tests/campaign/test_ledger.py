@@ -360,9 +360,7 @@ def test_a_typed_dollar_budget_needs_a_price():
 def test_spend_reserves_settles_and_refuses(tmp_path):
     spend, other = Spend(tmp_path / "spend.jsonl"), Spend(tmp_path / "spend.jsonl")
     assert spend.account() == Account()
-    first = spend.reserve(
-        D("0.60"), limit=D(1), labels={"chain": "kitchen--lift--capex", "episode": 7}
-    )
+    first = spend.reserve(D("0.60"), limit=D(1), start=("kitchen--lift--capex", 7))
     with pytest.raises(BudgetExceeded) as caught:
         other.reserve(D("0.41"), limit=D(1))
     assert (caught.value.spent, caught.value.asked, caught.value.scope) == (
@@ -391,10 +389,11 @@ def test_spend_reserves_settles_and_refuses(tmp_path):
     assert (spend.total(), spend.account().tokens.fresh) == (1, 6)
     rows = [json.loads(line) for line in (tmp_path / "spend.jsonl").read_text().splitlines()]
     assert rows[0] == {
+        "line": "reserve",
+        "ticket": first,
+        "usd": "0.60",
         "chain": "kitchen--lift--capex",
         "episode": 7,
-        "reserve": first,
-        "usd": "0.60",
     }
     with pytest.raises(ValueError, match="no amount"):
         spend.reserve(D(-1))
@@ -420,7 +419,7 @@ def test_a_torn_last_line_is_never_money_lost(tmp_path):
         fresh.reserve(D(1))
         assert Spend(path).total() == watching.total() == expected + 1
         assert path.read_bytes().startswith(
-            settled[: max(len(before), len(held) if cut >= len(held) else 0)] + b'{"reserve"'
+            settled[: max(len(before), len(held) if cut >= len(held) else 0)] + b'{"line":"reserve"'
         )
 
 
@@ -432,8 +431,10 @@ def test_spending_is_not_forgotten(tmp_path):
     for damage in (
         b"\n",
         b"{}\n",
-        b'{"settle": "none", "usd": "0", "tokens": null}\n',
-        b'{"reserve": "a", "usd": "NaN"}\n',
+        b'{"line": "settle", "ticket": "none", "usd": "0", "tokens": null, "reply": true}\n',
+        b'{"line": "reserve", "ticket": "a", "usd": "NaN"}\n',
+        b'{"line": "reserve", "ticket": "a", "usd": "0", "chain": "c", "episode": -1}\n',
+        b'{"line": "other", "ticket": "a", "usd": "0"}\n',
         b"[1]\n",
         b"\0\0\n",
     ):
@@ -605,7 +606,7 @@ def _replay(path: Path, limit: Decimal) -> Decimal:
     total = D(0)
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        ticket = row.get("reserve") or row["settle"]
+        ticket = row["ticket"]
         if row["usd"] is not None:
             total += D(row["usd"]) - amounts.get(ticket, D(0))
             amounts[ticket] = D(row["usd"])

@@ -114,7 +114,7 @@ def test_requests_in_flight_at_kills_count_against_their_start_for_ever(shm):
     collect(shm / "run", **first, model=LabModel(""))
     spend = Spend(shm / "run" / "spend.jsonl")
     for _ in range(5):
-        spend.reserve(D("0.55"), labels={"chain": "lab.world--high--base", "episode": 1})
+        spend.reserve(D("0.55"), start=("lab.world--high--base", 1))
     before = spend.total()
     run, events = collect(shm / "run", **{**first, "starts": "0:2"}, model=LabModel(""))
     assert [e.record.start for e in run.episodes] == [0]
@@ -222,7 +222,7 @@ def test_a_runs_budget_is_remembered(shm):
     run, events = collect(shm / "run", **{**priced, "starts": "0:2"}, campaign_usd=9)
     assert run.manifest.plan.campaign_usd == D("9.0")
     assert "still holds" not in events[0].warning
-    Spend(shm / "run" / "spend.jsonl").reserve(D(9), labels={"chain": "other", "episode": 0})
+    Spend(shm / "run" / "spend.jsonl").reserve(D(9), start=("other", 0))
     collect(shm / "run", **{**priced, "starts": "0:2"})  # nothing is left to run
     with pytest.raises(CapexError, match=r"\$9.00, set by an earlier command, covers no request"):
         collect(shm / "run", **{**priced, "starts": "0:3"})

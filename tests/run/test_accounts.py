@@ -188,9 +188,7 @@ def test_a_kill_in_flight_is_counted_from_the_books(shm):
     with pytest.raises(MemoryError):
         collect(shm / "run", **ONE, model=Flaky("", 4, "stop"), prices=price_file(shm))
     spend = Spend(shm / "run" / "spend.jsonl")
-    spend.reserve(
-        Decimal("0.5"), labels={"chain": "lab.world--high--base", "episode": 0}
-    )  # in flight at the kill
+    spend.reserve(Decimal("0.5"), start=("lab.world--high--base", 0))  # in flight at the kill
     run, _ = collect(shm / "run", **ONE, model=LabModel(""), prices=price_file(shm))
     account = _agree(shm / "run")
     assert (account.unsettled, account.held_usd) == (1, Decimal("0.5"))

@@ -9,10 +9,10 @@ import sys
 
 import numpy as np
 import pytest
-from capex.analysis.forecast import forecast
 
 import capex
 import runs
+from capex.analysis.forecast import forecast
 from capex.campaign.status import read_status
 from capex.dataset.film import read_episode
 from capex.errors import CapexError, DamagedFile, printable

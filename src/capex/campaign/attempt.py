@@ -227,9 +227,9 @@ class _Running:
         tell: Callable[[Progress], None] | None,
     ):
         self._env, self._demonstrator, self._work, self._job = env, demonstrator, work, job
-        labels: dict[str, str | int] = {"chain": job.chain.path.name, "episode": job.slot.start}
+        start = (job.chain.path.name, job.slot.start)
         budgets = work.budgets(demonstrator.name, job.method)
-        self._ledger = Ledger(work.price, budgets, spend, labels, job.carried_usd, work.rate)
+        self._ledger = Ledger(work.price, budgets, spend, start, job.carried_usd, work.rate)
         model = demonstrator.model
         elsewhere = model is not None and not with_defaults(model).computes_here
         self._progress = _ProgressReporter(self._ledger, tell, elsewhere)

@@ -146,7 +146,7 @@ def _replay_job(job: tuple[Path, Mapping[str, Any]]) -> Certificate:
     return replay(*job)
 
 
-def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
+def replay(episode: Path, recorded_on: Mapping[str, Any]) -> Certificate:
     """Execute an episode's actions from its start and compare with what was recorded."""
     record, steps = read_record(episode), read_steps(episode)
     refuse_repeating(record.world, "capex certify")
@@ -223,7 +223,7 @@ def _same_bits(env: Env, recorded: Array) -> bool:
     return env.save_state().vector.tobytes() == recorded.tobytes()
 
 
-def _elsewhere(recorded_on: dict[str, Any]) -> dict[str, list[Any]]:
+def _elsewhere(recorded_on: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Where the recording machine's fingerprint differs; the renderer does not touch physics."""
     both = {key: [recorded_on.get(key), now] for key, now in fingerprint().items() if key != "gl"}
     return {key: [then, now] for key, (then, now) in both.items() if then != now}
