@@ -26,7 +26,7 @@ from rich.table import Table
 from thousand_chains import HERE, REQUESTS, tasks, usage
 
 DECISIONS = 8  # of an episode: what a record is long by
-INDEX, POSITION = '"index": 0,', '"position": 0,'  # in the record of start 0
+INDEX, POSITION = '"start": 0,', '"position": 0,'  # in the record of start 0
 TOKENS = '{"fresh": 1500, "cached": 9000, "cache_write": 500, "output": 600, "reasoning": 300}'
 MOST_S, MOST_MB = 600.0, 2000.0  # for 100,000 episodes
 

@@ -522,7 +522,7 @@ def _worker(path: Path, truth: Path, seed: int, limit: Decimal, price: Price) ->
     refusals = 0
     while refusals < 3:
         request = _request("x" * rng.randrange(2000), max_output_tokens=rng.randrange(1, 8000))
-        ledger = Ledger(price, (Budget(limit, "campaign"),), spend, {"chain": "c", "episode": seed})
+        ledger = Ledger(price, (Budget(limit, "campaign"),), spend, ("c", seed))
         try:
             ledger.before(request, 1)
         except BudgetExceeded:
@@ -647,7 +647,7 @@ def test_the_ledger_of_an_episode(tmp_path):
     request = _request()
     worst = worst_case(request, ASTRA)
     ledger = Ledger(
-        ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, {"chain": "c", "episode": 0}
+        ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, ("c", 0)
     )
     ledger.before(request, 1)
     assert ledger.spent_usd == spend.total() == worst
