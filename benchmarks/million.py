@@ -24,6 +24,7 @@ from rich.table import Table
 from thousand_chains import usage
 
 import capex
+from capex import codec
 from capex.models import pictures
 from capex.models.exchanges import LOG, read_log
 from capex.run.heads import load_head
@@ -67,11 +68,13 @@ def measure(path: Path) -> tuple[int, Bytes]:
         mean_image = sum(sizes.values()) / max(1, len(sizes))
         for line in read_log(episode.path / LOG):
             requests += 1
-            text = json.dumps(line.get("request", {}))
+            text = json.dumps(line.request or {})
             shown = text.count('"sha256"')
             sent += len(text) + shown * len(base64.b64encode(b"0" * round(mean_image)))
             # A stand-in sends no body worth counting: its calls are what a model would write.
-            received += max(len(json.dumps(line[name])) for name in ("body", "answer"))
+            received += max(
+                len(json.dumps(codec.to_json(value))) for value in (line.body, line.answer)
+            )
     count = len(run.episodes)
     parts["spend.jsonl"] = (path / "spend.jsonl").stat().st_size
     mean = {name: size / count for name, size in parts.most_common()}

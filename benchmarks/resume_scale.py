@@ -82,7 +82,7 @@ def multiply(run: Path, each: int) -> int:
                 folder = first.parent / f"{start:04d}"
                 if start:
                     folder.mkdir()
-                    text = record.replace(INDEX, f'"index": {start},')
+                    text = record.replace(INDEX, f'"start": {start},')
                     text = text.replace(POSITION, f'"position": {start},')
                     (folder / "record.json").write_text(text)
                     for name in ("timing.json", "steps.npz"):

@@ -34,6 +34,11 @@ def from_json(data: Any, kind: type[T]) -> T:
     is missing, has another type or is no finite number.
     """
     require_finite(data)
+    return convert(data, kind)
+
+
+def convert(data: Any, kind: type[T]) -> T:
+    """The same for data that may hold NaN, such as a server's."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:

@@ -56,8 +56,8 @@ def test_a_fork_that_changes_nothing_repeats_its_origin(shm, origin):
         assert forked.record.images == episode.record.images
         own = sum(t.calls for t in episode.record.turns[k:])
         assert (forked.record.requests, fork_of(forked.record).decision) == (own, k + 1)
-        first = next(forked.exchanges())["request"]
-        asked = [line["request"] for line in episode.exchanges() if line["number"] == 1]
+        first = next(forked.exchanges()).request
+        asked = [line.request for line in episode.exchanges() if line.number == 1]
         assert first["messages"] == asked[episode.record.requests - own]["messages"]
 
 

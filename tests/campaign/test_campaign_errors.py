@@ -368,7 +368,7 @@ def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(
             ("", 1)
         ] * 2  # the episode went on
         assert f"Act 1: {first.skipped_reason}" in json.dumps(
-            list(episode.exchanges())[-1]["request"]
+            list(episode.exchanges())[-1].request
         )  # and the model was told
         assert run.invalid == ()
         # Four attempts: three were answered and paid for; the one that was refused, or not even sent, cost nothing.

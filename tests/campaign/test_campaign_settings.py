@@ -124,7 +124,7 @@ def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
     prompt = shm / "mine.txt"
     prompt.write_text("Drive the robot. <<SETTINGS>>")
     run, _ = collect(shm / "run", "lab.world:low", arm="capex", starts="0:1", prompt=prompt)
-    asked = next(iter(run.episodes[0].exchanges()))["request"]["system"]
+    asked = next(iter(run.episodes[0].exchanges())).request["system"]
     assert asked.startswith("Drive the robot. {")
     assert (run.path / "prompt.txt").read_text() == prompt.read_text()
     prompt.write_text("Another. <<SETTINGS>>")
@@ -394,8 +394,8 @@ def test_a_dry_run_knows_the_size_and_sends_nothing(shm):
     lines = [line for e in run.episodes for line in e.exchanges()]
     capex_sample, base_sample = plan.samples
     first = next(iter(run.chain("lab.world", "low", "base").episodes[0].exchanges()))
-    assert base_sample.tokens == first["usage"]["fresh"]
-    assert max(line["usage"]["fresh"] for line in lines) < capex_sample.largest_bound
+    assert base_sample.tokens == first.usage.fresh
+    assert max(line.usage.fresh for line in lines) < capex_sample.largest_bound
     size = sum(f.stat().st_size for f in (shm / "run/chains").rglob("*") if f.is_file())
     about, most = plan.disk
     assert size < most

@@ -646,9 +646,7 @@ def test_the_ledger_of_an_episode(tmp_path):
     spend = Spend(tmp_path / "spend.jsonl")
     request = _request()
     worst = worst_case(request, ASTRA)
-    ledger = Ledger(
-        ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, ("c", 0)
-    )
+    ledger = Ledger(ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, ("c", 0))
     ledger.before(request, 1)
     assert ledger.spent_usd == spend.total() == worst
     ledger.after(request, 1, RequestAttempt("http 429", "no", 0.1))

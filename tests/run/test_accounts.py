@@ -171,12 +171,12 @@ def test_what_was_waited_for_before_a_cut_off_counts_as_time(shm):
     with pytest.raises(MemoryError):
         collect(shm / "run", **{**ONE, "starts": "0:1"}, model=Slow("", 4, "stop"))
     (left,) = (shm / "run").glob("chains/*/unfinished/*.jsonl")
-    assert [row["latency_s"] for row in read_times(left)] == [100.0] * 3
+    assert [row.latency_s for row in read_times(left)] == [100.0] * 3
     run, _ = collect(shm / "run", **{**ONE, "starts": "0:1"}, model=LabModel(""))
     (episode,) = run.episodes
     assert 300.0 <= episode.seconds < 400.0
     assert episode.timing.model_s >= 300.0
-    assert [row["latency_s"] for row in read_times(episode.path / "exchanges.jsonl")][:3] == [
+    assert [row.latency_s for row in read_times(episode.path / "exchanges.jsonl")][:3] == [
         100.0
     ] * 3
     collect(shm / "calm", **{**ONE, "starts": "0:1"}, model=LabModel(""))

@@ -75,15 +75,16 @@ class Recording(Model):
         self._folder, self._blind = episode.path, blind
         log = episode.path / LOG  # absent where not even the first request was within the budget
         self._requests = deque(read_requests(log) if log.is_file() else ())
-        self._asked = (line["request"] for line in episode.exchanges() if line["number"] == 1)
-        first = next(episode.exchanges(), {})
+        self._asked = (e.request or {} for e in episode.exchanges() if e.number == 1)
+        first = next(episode.exchanges(), None)
         self.name, self.price_name, self.stand_in = (
             episode.record.model,
-            first.get("price_name", ""),
+            first.price_name if first else "",
             episode.record.stand_in,
         )
         self.tools_in_text = self.name.startswith("chat-text:")
-        self.forces_calls = first.get("request", {}).get("tool_choice") != "auto"
+        asked = (first.request if first else None) or {}
+        self.forces_calls = asked.get("tool_choice") != "auto"
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer; ModelError at the first request that differs."""

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
 from capex.errors import CapexError
 from capex.models import NO_TOKENS, Usage
-from capex.models.exchanges import LOG, read_log
+from capex.models.exchanges import LOG, Exchange, read_log
 from capex.models.prices import Price, cost
 from capex.report.rows import RunInfo
 from capex.report.sources import Source
@@ -122,18 +121,17 @@ def _per_decision(episode: Summary, price: Price | None) -> list[float] | None:
             # what cost nothing may follow the last reply: a request that outgrew the context
             if amount:
                 amounts[decision] += amount
-            replies += line["status"] in ("ok", "incomplete")
+            replies += line.replied
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return amounts if replies == sum(episode.calls) else None
 
 
-def _amount(line: Mapping[str, Any], price: Price | None) -> float | None:
-    if line["billed"] == "no":
+def _amount(line: Exchange, price: Price | None) -> float | None:
+    if line.billed == "no":
         return 0.0
-    if line["usage"] is None:
+    if (usage := line.usage) is None:
         return None
-    usage = Usage(**line["usage"])
     if price is None:
         return float(usage.fresh + usage.cached + usage.cache_write + usage.output)
     spent = cost(usage, price)

@@ -25,7 +25,7 @@ from capex.errors import DamagedFile
 from capex.method.record import EpisodeRecord, from_json
 from capex.models import LedgerTotals
 from capex.models.cassette import read_requests
-from capex.models.exchanges import LOG, read_log
+from capex.models.exchanges import LOG, Exchange, read_log
 from capex.run.files import read_json
 from capex.run.manifest import Manifest
 from capex.run.steps import STEPS, check_steps, read_steps
@@ -90,7 +90,7 @@ class LoadedEpisode:
         """The arrays of steps.npz: native actions, complete states and proprioception at 20 Hz."""
         return read_steps(self.path)
 
-    def exchanges(self) -> Iterator[dict[str, Any]]:
+    def exchanges(self) -> Iterator[Exchange]:
         """Every attempt at the model in order; empty for the expert, which asks none."""
         log = self.path / LOG
         return read_log(log) if log.is_file() else iter(())

@@ -20,7 +20,7 @@ from capex.analysis.fork_origin import SavedState
 from capex.errors import CapexError
 from capex.method.observation import command_text
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
-from capex.models.exchanges import LOG, read_log, read_times
+from capex.models.exchanges import LOG, Exchange, read_log, read_times
 from capex.operators.requests import takeovers_of
 from capex.plan import orientation_matrix
 from capex.pose import Array
@@ -179,22 +179,21 @@ def _exchanges(studio: Studio, asked: Asked) -> dict[str, Any]:
     with damage(log):
         for k, line in enumerate(read_log(log)):
             if first <= replies < last:
-                seconds = times[k]["latency_s"] if k < len(times) else None
+                seconds = times[k].latency_s if k < len(times) else None
                 found.append({**_shown(line, folder), "seconds": seconds})
-            replies += line["status"] in ("ok", "incomplete")
+            replies += line.replied
     return {"attempts": found}
 
 
-def _shown(line: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _shown(line: Exchange, folder: Path) -> dict[str, Any]:
     """An attempt at the model; pictures by their hashes, and whether they are there."""
     names = ("number", "status", "http_status", "billed", "usage", "kind", "error", "answer")
-    shown = {name: line.get(name) for name in names}
-    if "request" in line:
-        request = line["request"]
+    shown = {name: codec.to_json(getattr(line, name)) for name in names}
+    if (request := line.request) is not None:
         parts = [p for m in request.get("messages", ()) for p in m.get("user", ())]
         shas = {p["sha256"] for p in parts if "sha256" in p}
         shown |= {"request": request, "kept": [s for s in shas if find_picture(folder, s)]}
-    shown["body"] = json.dumps(line.get("body"), indent=1, ensure_ascii=False)[:BODY_MAX]
+    shown["body"] = json.dumps(line.body, indent=1, ensure_ascii=False)[:BODY_MAX]
     return shown
 
 
