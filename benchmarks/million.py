@@ -27,7 +27,7 @@ import capex
 from capex import codec
 from capex.models import pictures
 from capex.models.exchanges import LOG, read_log
-from capex.run.heads import load_head
+from capex.run import Depth
 
 USD, REQUESTS, MINUTES, ATTEMPTS = 1.83, 37, 6.6, 360 / 193  # of a success in the paper
 FILE_MB = 1.0  # an episode, as it should be kept
@@ -49,7 +49,7 @@ class Bytes(NamedTuple):
 
 def measure(path: Path) -> tuple[int, Bytes]:
     """The episodes of a run, and their bytes."""
-    run = capex.load_run(path, load_head)
+    run = capex.load_run(path, Depth.HEADS)
     parts: Counter[str] = Counter()
     sent = received = requests = start_images = packed = png = webp = sampled = 0.0
     for episode in run.episodes:
@@ -174,7 +174,7 @@ def main() -> int:
     rows = Table(title=f"{demonstrations:,.0f} demonstrations", title_justify="left")
     for column in ("what", "in all", "from"):
         rows.add_column(column, justify="right" if column == "in all" else "left")
-    episode = capex.load_run(sys.argv[1], load_head).episodes[0].record
+    episode = capex.load_run(sys.argv[1], Depth.HEADS).episodes[0].record
     for row in plan(found, demonstrations, world_mb(f"{episode.world}:{episode.task}")):
         rows.add_row(*row)
     console.print(rows)

@@ -35,7 +35,7 @@ def campaign(out: Path, chains: int, starts: int) -> None:
     """A campaign of the tiny world in this process; what it took when it began, and in all."""
     import capex
     from capex.campaign import events as ev
-    from capex.run.heads import load_head
+    from capex.run import Depth
 
     began: dict[str, float] = {}
 
@@ -56,7 +56,7 @@ def campaign(out: Path, chains: int, starts: int) -> None:
         out=out,
         slots=min(chains, 16),
         watch=watch,
-        load=load_head,
+        depth=Depth.HEADS,
     )
 
 

@@ -17,9 +17,8 @@ from capex.errors import CapexError, DamagedFile
 from capex.models import pictures
 from capex.operators import inbox
 from capex.operators.screens import Screens
-from capex.run import control, load_run
+from capex.run import Depth, control, load_run
 from capex.run.files import TEMPORARY, write_json
-from capex.run.heads import load_head
 from capex.run.live import LIVE_FOLDER, screens, watch
 from capex.studio.guard import Refused
 from capex.studio.heads import Heads
@@ -30,7 +29,7 @@ from capex.studio.shelf import fitted
 
 
 def test_heads_tell_what_whole_records_tell(synthetic):
-    whole, heads = load_run(synthetic).episodes, load_run(synthetic, load_head).episodes
+    whole, heads = load_run(synthetic).episodes, load_run(synthetic, Depth.HEADS).episodes
     assert len(whole) == len(heads) == 48
     for episode, head in zip(whole, heads, strict=True):
         assert replace(episode.record, turns=()) == head.record

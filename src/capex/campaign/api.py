@@ -42,9 +42,8 @@ from capex.errors import UnknownName
 from capex.method.episode import Demonstrator
 from capex.models import Model
 from capex.registry import HAS_ROOM, load
-from capex.run import LoadedRun
+from capex.run import Depth, LoadedRun
 from capex.run.files import write_bytes
-from capex.run.reading import Loader
 from capex.run.store import PROMPT, SPEND, Run
 from capex.worlds.robots import one_robot
 
@@ -63,7 +62,7 @@ def collect(
     operator: Judge | str | None = None,
     person: Judge | None = None,
     open_dataset: Callable[..., Any] | None = None,
-    load: Loader | None = None,
+    depth: Depth = Depth.WHOLE,
     **options: Any,
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
@@ -75,8 +74,8 @@ def collect(
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
     your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
-    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). load: reads the
-    episodes that are returned, `capex.run.heads.load_head` without their decisions. A campaign that
+    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). depth: of
+    the episodes that are returned, `Depth.HEADS` without their decisions. A campaign that
     ends early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
@@ -119,7 +118,7 @@ def collect(
         retry_invalid=retry_invalid,
         pauses=pauses or Pauses(),
     )
-    return conduct(campaign, watch, load)
+    return conduct(campaign, watch, depth)
 
 
 def demonstrate(

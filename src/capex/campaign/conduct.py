@@ -27,9 +27,8 @@ from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
-from capex.run import Damaged, LoadedRun, load_run
+from capex.run import Damaged, Depth, LoadedRun, load_run
 from capex.run.machine import allow_handles
-from capex.run.reading import Loader
 from capex.run.spend import Spend
 from capex.run.store import Run
 from capex.worlds import Spec
@@ -56,10 +55,10 @@ class Campaign:
 
 
 def conduct(
-    campaign: Campaign, watch: Watch | None = None, load: Loader | None = None
+    campaign: Campaign, watch: Watch | None = None, depth: Depth = Depth.WHOLE
 ) -> LoadedRun:
-    """Run what the run directory lacks and return what it then holds, read by `load`. What failed
-    is raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is
+    """Run what the run directory lacks and return what it then holds, to this depth. What failed is
+    raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is
     whole.
     """
     run, settings, price = campaign.run, campaign.settings, campaign.setup.work.price
@@ -122,7 +121,7 @@ def conduct(
         raise _as_error(failures, run)
     if request.stop:
         raise KeyboardInterrupt
-    return load_run(run.path, load)
+    return load_run(run.path, depth)
 
 
 def gl_backend() -> str:

@@ -17,9 +17,9 @@ from capex.campaign.driver import HEARTBEAT_S, LiveNote, from_live, read_note
 from capex.campaign.judging import unjudged_sentence
 from capex.campaign.names import start_text
 from capex.campaign.repair import forgotten_sentence
-from capex.run import LoadedRun, load_run
+from capex.run import Depth, LoadedRun, load_run
 from capex.run.files import alive
-from capex.run.reading import Loader
+from capex.run.reading import Held
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run
 
@@ -133,11 +133,13 @@ def above_bound_sentence(chain: str, start: int, requests: int, usd: float) -> s
     )
 
 
-def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) -> CampaignStatus:
-    """Read everything there is; nothing is changed. `load` reads episodes in another way; without
+def read_status(
+    path: Path, depth: Depth = Depth.WHOLE, *, held: Held | None = None, disk: bool = True
+) -> CampaignStatus:
+    """Read everything there is; nothing is changed. Without
     `disk` the size of the files is left at 0.
     """
-    run = load_run(path, load)
+    run = load_run(path, depth, held)
     spend = Spend(run.path / SPEND)
     board = Board(run.chains, spend, run.manifest.origins)
     live = _live(run.path)
@@ -149,8 +151,8 @@ def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) ->
         for chain in run.chains:
             line = board.lines[chain.name]
             line.until = plan.until_successes
-            held = {e.index for e in chain.episodes}
-            line.wanted = None if line.until is not None else len(held | set(plan.starts))
+            tried = {e.index for e in chain.episodes}
+            line.wanted = None if line.until is not None else len(tried | set(plan.starts))
     account = spend.account() if spend.path.is_file() else None
     files = (f for f in run.path.rglob("*") if f.is_file()) if disk else ()
     size = sum(f.stat().st_size for f in files)

@@ -144,7 +144,7 @@ class Collect:
         from capex.campaign import api, prepare
         from capex.cli.operator import at_terminal
         from capex.cli.progress import watching
-        from capex.run.heads import load_head
+        from capex.run import Depth
 
         given = self.given()
         if self.dry_run:
@@ -177,7 +177,7 @@ class Collect:
                 watch=watch,
                 person=person,
                 open_dataset=lerobot_scenes,
-                load=load_head,
+                depth=Depth.HEADS,
                 **given,
             )
         if not self.json_events and any(e.success is None for e in run.episodes):

@@ -4,12 +4,12 @@ from capex.run.lineage import parts
 from capex.run.manifest import Manifest, Origin
 from capex.run.reading import (
     Damaged,
+    Depth,
     InvalidAttempt,
     LoadedChain,
     LoadedEpisode,
     LoadedRun,
     briefly,
-    load_briefly,
     load_chain,
     load_episode,
     load_run,
@@ -21,6 +21,7 @@ from capex.run.reading import (
 
 __all__ = [
     "Damaged",
+    "Depth",
     "InvalidAttempt",
     "LoadedChain",
     "LoadedEpisode",
@@ -28,7 +29,6 @@ __all__ = [
     "Manifest",
     "Origin",
     "briefly",
-    "load_briefly",
     "load_chain",
     "load_episode",
     "load_run",

@@ -232,7 +232,7 @@ def _same_start(studio: Studio, name: str, run: Run, record: EpisodeRecord) -> l
         if f"--{record.task}--" not in chain.path.name or not folder.is_dir():
             continue
         try:
-            other = studio.heads(chain.path.name, folder, record.start)
+            other = studio.heads.episode(folder)
         except CapexError:
             continue
         same = (other.record.world, other.record.seed) == (record.world, record.seed)
