@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -40,12 +42,42 @@ def from_json(data: Any, kind: type[T]) -> T:
 def convert(data: Any, kind: type[T]) -> T:
     """The same for data that may hold NaN, such as a server's."""
     try:
-        return msgspec.convert(data, kind)
+        return _complete(msgspec.convert(data, kind))
     except msgspec.ValidationError as error:
         what, _, field = str(error).partition(" - at `$.")
         raise ValueError(f"{field.rstrip('`')}: {what}" if field else what) from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
+
+
+def _complete(value: T) -> T:
+    """The same with all fields of each dataclass in its `vars`: msgspec leaves those out that have
+    their default, and so does its encoder then.
+    """
+    open_: list[Any] = [value]
+    while open_:
+        found = open_.pop()
+        if defaults := _defaults(type(found)):
+            own = vars(found)
+            if len(own) < len(defaults):
+                given = defaults | own
+                own.clear()
+                own.update(given)
+            open_ += [inner for inner in own.values() if type(inner) not in _PLAIN]
+        elif isinstance(found, list | tuple):
+            open_ += [inner for inner in found if type(inner) not in _PLAIN]
+        elif isinstance(found, Mapping):
+            open_ += [inner for inner in found.values() if type(inner) not in _PLAIN]
+    return value
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+@cache
+def _defaults(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass in their order, with their defaults; nothing for another type."""
+    return {f.name: f.default for f in fields(kind)} if is_dataclass(kind) else {}
 
 
 class Line(msgspec.Struct, frozen=True, tag_field="line"):

@@ -19,6 +19,7 @@ from capex.method.presets import PRESETS, MethodSettings
 from capex.models import Model, ModelError, with_defaults
 from capex.models.prices import Price, load_prices
 from capex.registry import WITH_PRIORS, load
+from capex.run.manifest import MANIFEST
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
@@ -85,6 +86,9 @@ def _permit(names: str | Sequence[str], file: Mapping[str, Any], model: str | Mo
 
 def _make(settings: Settings, dry: bool) -> Model:
     """The named model; one that only lacks its key will do where nothing is sent."""
+    kind, _, recorded = settings.model.partition(":")
+    if kind == "cassette" and (Path(recorded) / MANIFEST).is_file():
+        find_run(Path(recorded))  # of this format
     try:
         return models.make(settings.model, settings.chat)
     except ModelError as error:
