@@ -52,7 +52,7 @@ def test_a_manifest_is_read_back_as_it_was_written(tmp_path):
     assert held == manifest
     assert [origin.run for origin in held.origins] == ["second", "first"]
     assert held.recorded.arms == {"capex": MethodSettings("capex", tau=0.9)}
-    assert list(read_json(tmp_path / "manifest.json"))[0] == "format"
+    assert next(iter(read_json(tmp_path / "manifest.json"))) == "format"
     assert read_json(tmp_path / "manifest.json")["plan"]["campaign_usd"] == "7.10"
 
 

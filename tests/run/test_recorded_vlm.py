@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from capex.plan import WaypointStatus as S
 from capex.report.data import load
 from capex.run import Depth, load_run
 from capex.run.spend import Spend
-from capex.run.steps import read_steps
 
 RECORDED = Path(__file__).parents[1] / "data" / "vlm-run"
 CHAIN = "kitchen--TurnOnMicrowave--capex"
@@ -59,8 +59,8 @@ def test_the_episodes_hold_what_happened(run):
     assert plans[2][:2] == [(S.REACHED, 0.95, 1), (S.TERMINAL, 0.93, None)]
     gripper = second.record.turns[0].waypoints[0]
     assert gripper.waypoint.gripper_words == {"arm": "close"}
-    assert gripper.grippers["arm"].opening_m == 0.0
-    assert len(first.record.turns[0].located) == len(second.record.turns[0].located) == 4
+    assert gripper.grippers["arm"].opening_m == pytest.approx(0.0, abs=1e-6)
+    assert [len(e.record.turns[0].located) for e in (first, second)] == [7, 4]
 
 
 def test_the_requests_and_replies_are_read(run):
@@ -69,8 +69,8 @@ def test_the_requests_and_replies_are_read(run):
     assert [e.replied for e in exchanges] == [True] * 4
     assert [e.answer.calls[-1].name for e in exchanges] == ["locate_pixel", "act", "act", "act"]
     acts = [json.loads(e.answer.calls[-1].arguments) for e in exchanges[1:]]
-    assert [len(act["waypoints"]) for act in acts] == [7, 4, 4]
-    stated = [w["confidence"] for act in acts for w in act["waypoints"]]
+    assert [1 + len(act["chunk"]) for act in acts] == [7, 4, 4]
+    stated = [w["confidence"] for act in acts for w in (act, *act["chunk"])]
     assert stated == [w.waypoint.confidence for t in episode.record.turns for w in t.waypoints]
     assert len({e.request["system"] for e in exchanges}) == 1
     assert Cassette(RECORDED).recorded_name == run.manifest.recorded.model == episode.record.model
@@ -117,11 +117,13 @@ def test_the_report_counts_them(tmp_path):
     assert "2" in json.dumps(row)
 
 
-def test_the_episodes_replay(shm):
-    """The first: the second was shown pictures of the first that are not kept here."""
+def test_every_request_of_an_episode_is_made_again(shm):
+    """The first: the second was shown pictures of the first that are not kept here. On another
+    machine the last bits of what the robot did differ, and pictures may.
+    """
     shutil.copytree(RECORDED, shm / "run")
     shutil.rmtree(shm / "run" / "chains" / CHAIN / "episodes" / "0001")
-    (replayed,) = replay(shm / "run")
+    (replayed,) = replay(shm / "run", recorded_images=True)
     assert (replayed.damaged, replayed.skipped) == ("", "")
-    assert replayed.difference == ""
-    assert read_steps(replayed.episode)["header"]
+    bits = r"(record\.json: turns\[\d+\]\..*(tips|grippers|position_m).* differs|steps\.npz).*"
+    assert re.fullmatch(bits, replayed.difference) or not replayed.difference
