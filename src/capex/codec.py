@@ -57,7 +57,8 @@ def _complete(value: T) -> T:
     open_: list[Any] = [value]
     while open_:
         found = open_.pop()
-        if defaults := _defaults(type(found)):
+        kind: Any = type(found)
+        if defaults := _defaults(kind):
             own = vars(found)
             if len(own) < len(defaults):
                 given = defaults | own
@@ -75,7 +76,7 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
 @cache
-def _defaults(kind: type) -> dict[str, Any]:
+def _defaults(kind: Any) -> dict[str, Any]:
     """The fields of a dataclass in their order, with their defaults; nothing for another type."""
     return {f.name: f.default for f in fields(kind)} if is_dataclass(kind) else {}
 

@@ -15,13 +15,13 @@ has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from capex import worlds
+from capex import codec, worlds
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run import load_chain, read_record
@@ -134,11 +134,9 @@ def read_certificate(episode: Path) -> Certificate | None:
     if not path.is_file():
         return None
     try:
-        row = read_json(path)
-        if set(row) != {f.name for f in fields(Certificate)}:
-            return None
-        return Certificate(**row) if row["digests"] == digests(episode) else None
-    except (DamagedFile, OSError):
+        certificate = codec.from_json(read_json(path), Certificate)
+        return certificate if certificate.digests == digests(episode) else None
+    except (DamagedFile, OSError, ValueError):
         return None
 
 
