@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex import codec
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run.files import (
@@ -58,6 +59,13 @@ ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed on
 
 
 @dataclass(frozen=True)
+class AskedStarts:
+    """asked.json."""
+
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Chain:
     """All attempts of one arm at one task of one world, by start index."""
 
@@ -83,19 +91,20 @@ class Chain:
 
     def ask(self, starts: Iterable[int]) -> None:
         """Remember starts to run: a cut-off run shows what it lacks, since successes end first."""
-        write_json(self.path / ASKED, {"starts": sorted({*self.asked(), *starts})})
+        asked = AskedStarts(tuple(sorted({*self.asked(), *starts})))
+        write_json(self.path / ASKED, codec.to_json(asked))
 
     def asked(self) -> set[int]:
         """Every start that was asked for, where that is known."""
         asked_file = self.path / ASKED
         if not asked_file.is_file():
             return set()
-        starts = read_json(asked_file).get("starts")
-        if not isinstance(starts, list) or not all(isinstance(i, int) for i in starts):
+        try:
+            return set(codec.from_json(read_json(asked_file), AskedStarts).starts)
+        except ValueError:
             raise CapexError(
                 f"{asked_file} does not hold a list of starts; delete it and run the command again"
-            )
-        return set(starts)
+            ) from None
 
     def begin(self, index: int) -> EpisodeWriter:
         """Begin to write an episode; it comes to exist only when the writer commits."""
