@@ -58,17 +58,20 @@ def _complete(value: T) -> T:
     while open_:
         found = open_.pop()
         kind: Any = type(found)
-        if defaults := _defaults(kind):
+        if kind is dict:
+            held = found.values()
+        elif kind is tuple or kind is list:
+            held = found
+        elif defaults := _defaults(kind):
             own = vars(found)
             if len(own) < len(defaults):
                 given = defaults | own
                 own.clear()
                 own.update(given)
-            open_ += [inner for inner in own.values() if type(inner) not in _PLAIN]
-        elif isinstance(found, list | tuple):
-            open_ += [inner for inner in found if type(inner) not in _PLAIN]
-        elif isinstance(found, Mapping):
-            open_ += [inner for inner in found.values() if type(inner) not in _PLAIN]
+            held = own.values()
+        else:
+            held = found.values() if isinstance(found, Mapping) else ()
+        open_ += [inner for inner in held if type(inner) not in _PLAIN]
     return value
 
 
@@ -111,7 +114,7 @@ def require_finite(data: Any) -> None:
         if isinstance(value, float):
             if not math.isfinite(value):
                 raise ValueError(f"a number is {value}; a finite one is right")
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             open_ += value.values()
         elif isinstance(value, list | tuple):
             open_ += value

@@ -313,7 +313,7 @@ def load_episode(
     episode = LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
     if episode.index != int(folder.name):
         raise DamagedFile(folder / "record.json", f"it is the record of {episode.index}")
-    if depth is not Depth.WHOLE:
+    if depth is not Depth.WHOLE and record.turns:
         episode = briefly(episode)
     if held is not None:
         held[folder] = episode
