@@ -3,7 +3,7 @@
     python benchmarks/deferred_again.py RUN [RUN..]
 
 By arm: how many plans were cut, whether the next plan asks for the same again (the same arms and
-gripper words, within 3 cm: `capex.method.commit.planned_again`), and how that ended. Reads the
+gripper words, within 3 cm: `planned_again` below), and how that ended. Reads the
 record.json of every episode and nothing else of a run.
 """
 
@@ -11,18 +11,42 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from capex.method.commit import planned_again
 from capex.method.record import EpisodeRecord, WaypointRecord, from_json
+from capex.plan import Waypoint
 
 ENDS = ("deferred again", "reached", "not reached", "no label", "asks for something else")
+
+
+SAME_M = 0.03  # two waypoints this near are the same
+
+
+def planned_again(plan: Sequence[Waypoint], deferred: Sequence[Waypoint]) -> set[int]:
+    """Places of waypoints that the decision before deferred, and that are asked for again: the same
+    arms, the same words to their grippers, within SAME_M.
+    """
+    return {k for k, waypoint in enumerate(plan) if any(_same(waypoint, d) for d in deferred)}
+
+
+def _same(one: Waypoint, other: Waypoint) -> bool:
+    if not one.targets or one.targets.keys() != other.targets.keys():
+        return False
+    for arm, target in one.targets.items():
+        before = other.targets[arm]
+        if target.gripper != before.gripper or target.position_m is None:
+            return False
+        if before.position_m is None or math.dist(target.position_m, before.position_m) > SAME_M:
+            return False
+    return True
 
 
 def followed(record: EpisodeRecord) -> Counter[str]:

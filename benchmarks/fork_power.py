@@ -26,7 +26,6 @@ from rich.console import Console
 from rich.table import Table
 
 import capex
-from capex.analysis.fork_origin import own_part
 from capex.campaign.names import parse_starts
 from capex.run import LoadedEpisode, LoadedRun, load_run
 
@@ -41,7 +40,7 @@ COLUMNS = (
 Values = npt.NDArray[np.float64]
 # Outcome -> its value, and the difference to be found.
 OUTCOMES: dict[str, tuple[Callable[[LoadedEpisode], float], float]] = {
-    "control steps": (lambda e: float(own_part(e.record).steps), 50.0),
+    "control steps": (lambda e: float(e.record.own_part().steps), 50.0),
     "requests": (lambda e: float(e.record.requests), 3.0),
 }
 

@@ -29,8 +29,8 @@ from browser import Browser
 from capex import worlds
 from capex.campaign.api import demonstrate
 from capex.operators.screens import Screens
-from capex.operators.teleoperation import Asked, Move, Teleoperator
-from capex.rigs.env import RigEnv
+from capex.operators.teleoperation import Move, TeleopCommand, Teleoperator
+from capex.rigs.env import RigFileEnv
 from capex.run.live import LIVE_FOLDER
 from capex.studio.serve import studio_server
 from capex.worlds import Env, Start
@@ -109,7 +109,7 @@ class Hand:
     def show(self, env: Env, tick: int) -> None:
         self.env, self._ticks = env, tick
 
-    def take(self, wait_s: float) -> Asked:
+    def take(self, wait_s: float) -> TeleopCommand:
         if self._ticks and self._ticks % 20 == 0 and self._let_go_after != self._ticks:
             self._let_go_after, self._let_go = self._ticks, time.monotonic()
             return "still"
@@ -135,7 +135,7 @@ class Hand:
 
     def _tip(self) -> Any:
         """Measured now."""
-        assert isinstance(self.env, RigEnv)
+        assert isinstance(self.env, RigFileEnv)
         return np.array(self.env.open().link.read().arms["arm"].T_base_tip.position_m)
 
 

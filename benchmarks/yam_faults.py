@@ -29,7 +29,7 @@ from capex.errors import RigFault
 from capex.pose import Array
 from capex.rigs.client import KeeperLink
 from capex.rigs.drivers.yam.kinematics import YAM, YamKinematics
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.twins.driver import RoomClock
 from capex.rigs.twins.hand import RoomHand
 from capex.rigs.twins.yam.pair import ARMS, DOFS
@@ -52,7 +52,7 @@ class Rig:
 
     def __init__(self) -> None:
         env = worlds.make(f"yam-twin:{TASK}")
-        assert isinstance(env, RigEnv)
+        assert isinstance(env, RigFileEnv)
         self.env = env
         opened = env.open()
         assert isinstance(opened.link, KeeperLink)

@@ -24,7 +24,7 @@ from typing import Any
 import httpx2
 
 from capex import worlds
-from capex.campaign.attempt import AttemptJob, Work, run_attempt
+from capex.campaign.attempt import AttemptJob, AttemptSettings, run_attempt
 from capex.campaign.board import Board
 from capex.campaign.ceiling import ceiling
 from capex.campaign.chain import ChainPlan
@@ -239,9 +239,9 @@ class Serial:
 
     slots = 1
 
-    def __init__(self, env: Env, asker: Asker, work: Work, spend: Spend, strikes: Any):
+    def __init__(self, env: Env, asker: Asker, spend: Spend, strikes: Any):
         self.core = Core()
-        self._given = env, asker, work
+        self._given = env, asker
         self._spend, self._strikes = spend, strikes
         self._messages: deque[Message] = deque()
 
@@ -351,7 +351,7 @@ class Sequence:
         spend = MortalSpend(self._run / SPEND, self._maybe)
         settings, (method,) = self._settings, self._settings.methods
         chain = Run(self._run).chain(WORLD, TASK, method.name)
-        work = Work(PRICE, campaign_usd=settings.campaign_usd, keep_all_images=False)
+        shared = AttemptSettings(PRICE, campaign_usd=settings.campaign_usd, keep_all_images=False)
         policy = RetryPolicy(clock=JumpClock(interrupts=self._interrupt))
         dialect = Dialect(body_of, answer_of, usage_of)
         client = HttpModel(NAME, "gpt-6-astra", dialect, self._provider, policy)  # type: ignore[arg-type]
@@ -371,8 +371,8 @@ class Sequence:
             self._most.append((most.usd, spend.account().overrun_usd))
             self._look()
             patience = Patience(Pauses(first_s=0.0))
-            chain_run = ChainRun(chain, f"{WORLD}:{TASK}", method, plan, patience)
-            engine = Serial(self._env, asker, work, spend, self._maybe)
+            chain_run = ChainRun(chain, f"{WORLD}:{TASK}", method, plan, patience, shared)
+            engine = Serial(self._env, asker, spend, self._maybe)
             driver = Driver(self._run, [chain_run], engine, board, lambda event: None)
             request = StopRequest()
             self._stops = lambda: (setattr(request, "stop", True), engine.end_waits())  # type: ignore[assignment]

@@ -113,6 +113,14 @@ def expert_demos(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def sets(expert_demos, tmp_path_factory):
+    """Two demonstrations as pictures, as video and as HDF5; the pictures in LeRobot's v2.1 layout too. Not to be changed."""
+    from layouts import write_layouts  # here: pyarrow and PyAV are loaded where they are needed
+
+    return once(tmp_path_factory, "sets", lambda root: write_layouts(expert_demos, root))
+
+
+@pytest.fixture(scope="session")
 def model_demos(tmp_path_factory):
     """A certified success of a scripted model at start 0 and a failure at start 1. Not to be changed."""
 

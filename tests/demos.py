@@ -7,7 +7,7 @@ from pathlib import Path
 
 from capex import worlds
 from capex.campaign.api import demonstrate
-from capex.campaign.attempt import AttemptJob, AttemptOutcome, Work, run_attempt
+from capex.campaign.attempt import AttemptJob, AttemptOutcome, AttemptSettings, run_attempt
 from capex.campaign.chain import ChainPlan
 from capex.method.demonstrator import ModelDemonstrator
 from capex.method.presets import MethodSettings, preset
@@ -34,9 +34,9 @@ def attempt(
     """One attempt at the next slot of a chain, with what the chain remembers."""
     plan = ChainPlan(chain, [start], remembers=method.memory == "chain")
     (slot,) = plan.ready()
-    job = AttemptJob(chain, env.spec.name, method, slot, plan.memory)
+    job = AttemptJob(chain, env.spec.name, method, slot, plan.memory, AttemptSettings())
     who = ModelDemonstrator(model, method)
-    return run_attempt(env, who, Work(), job, subscribers=subscribers)
+    return run_attempt(env, who, job, subscribers=subscribers)
 
 
 def model_run(path: Path) -> Path:

@@ -69,7 +69,7 @@ def test_a_rig_file_is_opened_only_once_it_was_named(tmp_path, monkeypatch):
     with pytest.raises(NotAllowed, match=rf"can start programs.* --rig {path}$"):
         worlds.tasks(f"rig:{path}")
     assert names("rig:room")
-    trust.allow(rigs=[tmp_path / "x" / ".." / "files" / "room.toml"])
+    trust.allow(files=[tmp_path / "x" / ".." / "files" / "room.toml"])
     assert names(f"rig:{path}") == names("rig:room")
     monkeypatch.chdir(tmp_path)
     Path("room").write_text("python = 'bin/python3'")

@@ -31,23 +31,23 @@ def _lists(value: Any) -> Any:
     return [_lists(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def from_json(data: Any, kind: type[T]) -> T:
+def from_json(data: Any, kind: type[T], at: str = "") -> T:
     """The inverse of `to_json`; unknown keys are ignored. ValueError with the field where a value
-    is missing, has another type or is no finite number.
+    is missing, has another type or is no finite number. `at`: the name of the field that these data
+    are of.
     """
     require_finite(data)
-    return convert(data, kind)
+    return convert(data, kind, at)
 
 
-def convert(data: Any, kind: type[T]) -> T:
+def convert(data: Any, kind: type[T], at: str = "") -> T:
     """The same for data that may hold NaN, such as a server's."""
     try:
         return _complete(msgspec.convert(data, kind))
-    except msgspec.ValidationError as error:
-        what, _, field = str(error).partition(" - at `$.")
-        raise ValueError(f"{field.rstrip('`')}: {what}" if field else what) from None
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
+    except (msgspec.ValidationError, RecursionError) as error:
+        message, _, path = str(error).replace("`", "'").partition(" - at '$")
+        where = f"{at}{path}".strip(".'")
+        raise ValueError(f"{where}: {message}" if where else message) from None
 
 
 def _complete(value: T) -> T:

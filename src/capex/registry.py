@@ -7,11 +7,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# Robots described by a file: (world name) -> the world.
-RIG_WORLD = "capex.rigs:rig_world"
+# Robots described by a file, PREFIX:FILE. By prefix: (world name) -> the world, and a module with
+# the files that records depend on (`campaign.world_files`).
+ROBOT_WORLDS = {"rig:": "capex.rigs:rig_world"}
+ROBOT_FILES = {"rig:": "capex.rigs.campaign_files"}
+# Those that may be named without the prefix.
+ROBOT_NAMES = {"franka-twin": "rig:franka-twin", "yam-twin": "rig:yam-twin"}
 
-# Rules and files of campaigns on rigs, as a module; the people beside them.
-RIG_FILES = "capex.rigs.campaign_files"
+# Whether a robot's room is simulated; the people beside the robots of a campaign.
 HAS_ROOM = "capex.rigs.campaign_rules:has_room"  # (world) -> whether its room is simulated
 CAMPAIGN_PEOPLE = "capex.rigs.campaign_rules:people_of"  # (settings, specs, ..) -> People
 
@@ -26,6 +29,18 @@ REPEAT_REQUESTS = "capex.operators.requests:RepeatRequests"
 
 # Extensions of every attempt by a robot, in order: (Attempt) -> CampaignExtension.
 ROBOT_EXTENSIONS = ("capex.rigs.attempt:RobotAttempt", "capex.operators.screens:Screens")
+
+# Folders of extensions in a run, which a branch of it keeps.
+RUN_FOLDERS = ("arrangements",)
+
+# Kinds of runs of extensions, by the command in their manifests: a RunKind.
+RUN_KINDS = {"fork": "capex.analysis.fork_kind:FORKS"}
+
+# Filters of exports beyond those of `dataset.selection.Filters`, by name: an ExportFilter.
+EXPORT_FILTERS = {
+    "forks": "capex.analysis.export_filter:FORKS",
+    "helped": "capex.operators.export_filter:HELPED",
+}
 
 # Sections of a report in order: (SectionInput) -> list[Section].
 REPORT_SECTIONS = (

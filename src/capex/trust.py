@@ -1,7 +1,7 @@
-"""Which code beyond this package may be loaded: the modules and rig files that the user named.
+"""Which code beyond this package may be loaded: the modules and files that the user named.
 
 Runs, datasets and checkpoints come from strangers, and they name worlds. Such a name is looked up
-here before anything is imported or started: a built-in world is always right, a module or a rig
+here before anything is imported or started: a built-in world is always right, a module or a
 file only once `allow` was called with it. The command line calls it with what was typed, and
 nothing calls it with what a file of a run, dataset or checkpoint says. Worker processes carry the
 permission of the process that started them and no more.
@@ -20,11 +20,11 @@ from capex.errors import CapexError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-MODULE_FLAG, RIG_FLAG = "--allow-module", "--rig"
+MODULE_FLAG = "--allow-module"
 
 
 class NotAllowed(CapexError):
-    """A module or a rig file that the user did not name. `flag` permits it for one command."""
+    """A module or a file that the user did not name. `flag` permits it for one command."""
 
     def __init__(self, sentence: str, flag: str):
         self.flag = flag
@@ -39,7 +39,7 @@ class Trust:
     """What the user named."""
 
     modules: frozenset[str] = frozenset()
-    rigs: frozenset[Path] = frozenset()  # resolved
+    files: frozenset[Path] = frozenset()  # resolved
 
 
 _held = Trust()
@@ -62,10 +62,10 @@ def run_holding(trust: Trust, work: Callable[[Job], Result], job: Job) -> Result
     return work(job)
 
 
-def allow(modules: Iterable[str] = (), rigs: Iterable[str | os.PathLike[str]] = ()) -> None:
+def allow(modules: Iterable[str] = (), files: Iterable[str | os.PathLike[str]] = ()) -> None:
     """Let this process load these too. Only for what the user named."""
-    files = frozenset(Path(rig).expanduser().resolve() for rig in rigs)
-    hold(Trust(_held.modules | frozenset(modules), _held.rigs | files))
+    resolved = frozenset(Path(file).expanduser().resolve() for file in files)
+    hold(Trust(_held.modules | frozenset(modules), _held.files | resolved))
 
 
 def require_module(name: str, what: str) -> None:
@@ -78,9 +78,9 @@ def require_module(name: str, what: str) -> None:
         )
 
 
-def require_rig(path: Path) -> None:
-    """NotAllowed unless the user named the rig file."""
-    if path.resolve() not in _held.rigs:
+def require_file(path: Path, what: str, flag: str) -> None:
+    """NotAllowed unless the user named the file, which is a `what` that `flag` permits."""
+    if path.resolve() not in _held.files:
         raise NotAllowed(
-            f"the rig file '{path}' can start programs, and it was not opened", f"{RIG_FLAG} {path}"
+            f"the {what} '{path}' can start programs, and it was not opened", f"{flag} {path}"
         )

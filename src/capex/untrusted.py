@@ -181,7 +181,11 @@ def require_plain(folder: Path) -> None:
 
 
 def is_plain(folder: Path) -> bool:
-    """Whether no link, pipe or device lies in a folder or below it; one that goes away is none."""
+    """Whether a folder is no link, and no link, pipe or device is in it or below; one that goes
+    away is none.
+    """
+    if folder.is_symlink():
+        return False
     try:
         require_plain_tree(folder)
     except (DamagedFile, OSError):

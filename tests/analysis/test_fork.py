@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import capex
+import runs
 from capex.analysis.fork_origin import fork_of
 from capex.analysis.fork_outcomes import Parting, fork_rows
 from capex.analysis.fork_section import forks_section
@@ -16,11 +18,13 @@ from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.cli import parse
 from capex.dataset.selection import Filters, find_attempts, select
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.report.compare import comparisons
 from capex.report.data import load
 from capex.report.sections.section import SectionInput
 from capex.report.sources import group
+from capex.run.manifest import Manifest, write_manifest
+from capex.run.store import Run
 from conftest import MEMORY
 from lab.campaigns import collect, contents
 from lab.operator import LabOperator
@@ -82,10 +86,29 @@ def test_forks_of_the_kitchen_part_where_their_noise_differs(shm):
     # A demonstration begins at its start; none is taken unasked, and no repetition in any case.
     attempts = [*find_attempts(shm / "first"), *find_attempts(shm / "forks")]
     assert len(select("d", attempts, Filters(uncertified=True)).attempts) == 1
-    taken = select("d", attempts, Filters(uncertified=True, forks=True)).attempts
+    taken = select("d", attempts, Filters(uncertified=True, extensions=("forks",))).attempts
     assert [a.summary.steps for a in taken] == [
         e.record.steps for e in (episode, other) if e.success
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (3, "extensions.fork: Expected 'object', got 'int'"),
+        ({"run": "x", "seed": 0}, "extensions.fork: Object missing required field 'remember'"),
+        (
+            {"run": "x", "seed": 0, "remember": False, "states": "x"},
+            "extensions.fork.states: Expected 'object', got 'str'",
+        ),
+    ],
+)
+def test_the_fields_of_a_run_of_forks_are_checked(tmp_path, value, sentence):
+    manifest = Manifest(settings={"command": "fork"}, extensions={"fork": value})
+    write_manifest(tmp_path, manifest)
+    with pytest.raises(DamagedFile) as refused:
+        _ = Run(tmp_path).manifest
+    assert sentence in str(refused.value)
 
 
 def test_a_run_of_forks_is_continued_and_extended_but_not_changed(shm, origin):
@@ -137,7 +160,7 @@ def test_another_method_goes_on_from_the_same_state(shm, origin):
     assert fresh.record.labels_before == 0
     data = load([shm / "forks", origin])
     sources, _ = group(data)
-    assert [s.forked for s in sources] == [", forks" in s.label for s in sources]
+    assert [s.resumed for s in sources] == [", forks" in s.label for s in sources]
     (compared,) = comparisons(sources)  # with each other, not with whole episodes
     assert compared.pairs.n == 1
     (section,) = forks_section(SectionInput(data, sources))
@@ -179,3 +202,18 @@ def test_the_command_forks(shm, origin, capsys):
     assert f"{CHAIN} fork 0: " in said
     assert "capex report" in said
     assert len(capex.load_run(shm / "forks").episodes) == 2
+
+
+@pytest.mark.parametrize("chain", ["../../outside", "/etc", "a/b", 7, ""])
+def test_a_fork_names_a_chain_and_no_path(tmp_path, chain):
+    run = runs.campaign(tmp_path / "run", runs.TASKS[:1], ["capex"], 1, plans=1)
+    path = run.chains()[0].episode(0) / "record.json"
+    told = dict.fromkeys(("episode", "step", "state", "repetition", "seed"), 0)
+    fork = {"run": "first", "chain": "chain", "decision": 1, **told}
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "extensions": {"fork": fork}}))
+    (episode,) = capex.load_run(run.path).episodes
+    assert fork_of(episode.record).chain == "chain"
+    path.write_text(json.dumps({**record, "extensions": {"fork": {**fork, "chain": chain}}}))
+    (episode,) = capex.load_run(run.path).episodes
+    assert fork_of(episode.record) is None

@@ -30,6 +30,7 @@ from capex.run import LoadedEpisode
 from capex.run.files import write_json
 from capex.run.stats import wilson
 from capex.run.summary import summarize
+from capex.run.writing import Timing
 from lab.campaigns import cli, collect, flags, price_file
 from lab.model import LabModel
 from runs import record
@@ -239,7 +240,7 @@ def test_the_forecast_joins_both_uncertainties():
     def end(board: Board, chain: str, success: bool, cost: float | None) -> None:
         start = board.lines[chain].episodes
         made = record("task", "capex", start, success=success, requests=1, cost_usd=cost)
-        summary = summarize(LoadedEpisode(chain, Path(), made, {"episode_s": 10.0}))
+        summary = summarize(LoadedEpisode(chain, Path(), made, Timing(episode_s=10.0)))
         board(ev.EpisodeEnded(chain, summary))
 
     board = Board()

@@ -100,7 +100,7 @@ def test_an_outage_in_mid_episode_costs_neither_the_start_nor_what_was_paid(shm)
                 raise ModelError("server", "the server failed (HTTP 503)")
             return super().complete(request, observer)
 
-    one = {"names": "lab.world:high", "arm": "base", "starts": "0:3"}
+    one = {"names": "lab.world:high", "arm": "base", "starts": "0:3", "slots": 1}
     collect(shm / "calm", **one, model=LabModel(""))
     run, _ = collect(shm / "run", **one, model=Flaky(""))
     assert [a.note.counts for a in run.invalid] == [True]

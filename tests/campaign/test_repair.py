@@ -56,11 +56,11 @@ DAMAGE = {
     ),
     5: (
         _overwrite("record.json", lambda _: b"{}"),
-        "record.json is damaged: Object missing required field `task`",
+        "record.json is damaged: Object missing required field 'task'",
     ),
     6: (
         _change("record.json", steps="12"),
-        "record.json is damaged: steps is '12'; a whole number",
+        "record.json is damaged: steps: Expected 'int', got 'str'",
     ),
     7: (
         lambda folder: (folder / "timing.json").unlink(),

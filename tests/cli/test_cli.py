@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from capex.cli import doctor
+from capex.cli import doctor, parse
+from capex.cli.export import filters_of
+from capex.dataset.selection import Filters
+from capex.errors import CapexError
 
 
 def capex(*words: str) -> subprocess.CompletedProcess:
@@ -111,3 +114,11 @@ def test_a_world_of_ones_own_that_cannot_be_made_is_named_with_the_call(tmp_path
     assert out.returncode == 2
     said = "make(world='my_lab.table', task='Touch') raised KeyError: 'arm' (table.py, line 4)"
     assert said in " ".join(out.stderr.split())
+
+
+def test_filters_of_extensions_are_flags_of_export():
+    command = parse(["export", "runs/a", "--out", "d", "--forks", "--max", "2"])
+    assert filters_of(command.filters) == Filters(max=2, extensions=("forks",))
+    assert filters_of(parse(["export", "runs/a", "--out", "d"]).filters) == Filters()
+    with pytest.raises(CapexError, match="there is no filter 'fork'"):
+        Filters(extensions=("fork",))

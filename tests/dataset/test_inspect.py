@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -17,57 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from capex.dataset import Filters, Pipeline, export_run
+from capex.dataset import Filters, export_run
 from capex.dataset.inspect import check_dataset, diff_datasets
 from capex.dataset.inspect.report import RULES
-from capex.dataset.scenes import LeRobotScenes
 from capex.errors import CapexError
-from capex.operators.matching import compare
 from capex.run.files import read_json, write_json
-from toy import Toy, ToyEnv
+from layouts import DATA, EPISODES, QUICK
 
-QUICK = Pipeline((32, 24), ("wrist",))
-DATA = "data/chunk-000/file-000.parquet"
-EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 PICTURE = "observation.images.wrist"
-
-
-@pytest.fixture(scope="module")
-def sets(expert_demos, tmp_path_factory):
-    """Two demonstrations as pictures, as video and as HDF5; the pictures in LeRobot's v2.1 layout too."""
-    root, two = tmp_path_factory.mktemp("sets"), Filters(max=2)
-    export_run(expert_demos, root / "images", filters=two, pipeline=QUICK)
-    export_run(expert_demos, root / "video", filters=two, pipeline=replace(QUICK, video=True))
-    deep = replace(QUICK, depth=True)
-    export_run(expert_demos, root / "hdf5", filters=two, pipeline=deep, format="hdf5")
-    _as_v21(root / "images", root / "v21")
-    return root
-
-
-def _as_v21(source: Path, out: Path) -> None:
-    """One data file per episode, metadata as JSON lines."""
-    data = out / "data/chunk-000"
-    data.mkdir(parents=True)
-    (out / "meta").mkdir()
-    path = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
-    info = read_json(source / "meta/info.json") | {"codebase_version": "v2.1", "data_path": path}
-    write_json(out / "meta/info.json", info)
-    table, episodes, stats = pq.read_table(source / DATA), [], []
-    for row in pq.read_table(source / EPISODES).to_pylist():
-        index = row["episode_index"]
-        episodes.append({n: row[n] for n in ("episode_index", "tasks", "length")})
-        described: dict = {}
-        for name, value in row.items():
-            if name.startswith("stats/"):
-                feature, _, kind = name.removeprefix("stats/").rpartition("/")
-                described.setdefault(feature, {})[kind] = value
-        stats.append({"episode_index": index, "stats": described})
-        piece = table.slice(row["dataset_from_index"], row["length"])
-        pq.write_table(piece, data / f"episode_{index:06d}.parquet")
-    tasks = [{"task_index": 0, "task": episodes[0]["tasks"][0]}]
-    for name, lines in (("episodes", episodes), ("episodes_stats", stats), ("tasks", tasks)):
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (out / f"meta/{name}.jsonl").write_text(text)
 
 
 @pytest.fixture
@@ -315,16 +270,6 @@ def test_what_is_no_dataset_gets_a_sentence(sets, copy, shm):
         _info(folder, **changes)
         with pytest.raises(CapexError, match=re.escape(sentence)):
             check_dataset(folder)
-
-
-@pytest.mark.parametrize("name", ["images", "video", "v21"])
-def test_first_frames_are_scenes_to_match(sets, name):
-    scenes = LeRobotScenes(sets / name)
-    assert list(scenes.starts()) == [0, 1]
-    room = Toy(size=(32, 24))  # its first exterior camera takes the only picture there is
-    seen = [scenes.images(ToyEnv(room).spec, start)["back_left"] for start in (0, 1)]
-    assert seen[0].shape == (24, 32, 3)
-    assert compare(*seen).score > 0.01
 
 
 def column(path: Path, name: str, values, kind) -> None:

@@ -140,8 +140,8 @@ def test_a_manifest_with_any_field_of_another_type_ends_in_a_sentence(tmp_path):
     told = {"run": "x", "changed": [{"name": "arms.capex.tau", "before": "a"}], "episodes": {}}
     told["episodes"] = {"kitchen--CloseFridge--capex": [0]}
     sound = run.manifest.as_json() | {
-        "fork": {"run": "x", "seed": 0, "remember": False, "states": {"a": "b"}},
         "branched_from": told,
+        "extensions": {"fork": {"run": "x", "seed": 0, "remember": False, "states": {"a": "b"}}},
     }
     sound |= {"fingerprint": {}, "price": None, "versions": {"mujoco": "4"}}
     arm = {
@@ -174,10 +174,10 @@ def test_a_manifest_with_any_field_of_another_type_ends_in_a_sentence(tmp_path):
     assert tried > 100
     assert refused > 100
     write_json(run.path / "manifest.json", put(sound, ("settings", "arms"), 3))
-    with pytest.raises(CapexError, match=r"settings\.arms: Expected `object`, got `int`$"):
+    with pytest.raises(CapexError, match=r"settings\.arms: Expected 'object', got 'int'$"):
         read_status(run.path)
     (problem, *_) = load([run.path]).problems
-    assert "settings.arms: Expected `object`, got `int`. Its settings are not known" in problem
+    assert "settings.arms: Expected 'object', got 'int'. Its settings are not known" in problem
 
 
 def on_disk(folder: Path) -> dict[str, bytes]:
@@ -365,7 +365,7 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
     )
     assert "episodes/0001 was left out: record.json is damaged" in text
     assert (
-        "episodes/0002 was left out: record.json is damaged: steps is &#39;many&#39;; a whole number of at least 0 is right."
+        "episodes/0002 was left out: record.json is damaged: steps: Expected &#39;int&#39;, got &#39;str&#39;."
         in text
     )
     assert "episodes/0003 was left out: timing.json is damaged: it cannot be read" in text

@@ -288,7 +288,7 @@ def test_a_prediction_equals_what_the_calibrator_said(synthetic):
     record = json.loads((source.episodes[3].path / "record.json").read_text())
     rows = [w for t in record["turns"] for w in t["waypoints"]]
     again = Calibrator(tuple(record["weights"])).predict(
-        [w["features"] for w in rows], [w["stated"] for w in rows]
+        [w["features"] for w in rows], [w["waypoint"]["confidence"] for w in rows]
     )
     assert list(source.episodes[3].waypoints.calibrated) == pytest.approx(again)
 
@@ -404,9 +404,9 @@ def test_waypoint_columns_mark_what_is_missing(synthetic):
 
 
 def test_runs_of_one_rig_with_other_tasks_do_not_differ_in_their_words() -> None:
-    ours = {"tau": 0.5, "rigs.rig:a.toml.tasks.Stack.steps": 100}
-    theirs = {"tau": 0.5, "rigs.rig:a.toml.tasks.Lift.steps": 200}
+    ours = {"tau": 0.5, "world_files.rig:a.toml.tasks.Stack.steps": 100}
+    theirs = {"tau": 0.5, "world_files.rig:a.toml.tasks.Lift.steps": 200}
     assert differences(ours, theirs) == []
-    assert differences(ours, {**ours, "rigs.rig:a.toml.tasks.Stack.steps": 200}) == [
-        "rigs.rig:a.toml.tasks.Stack.steps"
+    assert differences(ours, {**ours, "world_files.rig:a.toml.tasks.Stack.steps": 200}) == [
+        "world_files.rig:a.toml.tasks.Stack.steps"
     ]

@@ -292,12 +292,12 @@ def planted(tmp_path_factory):
     for start in range(2):
         rows = (
             runs.waypoint((0.4, 0.0, 0.3), 0.9, 0.8, 1, "reached", EVIL),
-            runs.waypoint((0.4, 0.0, 0.3), 0.9, 0.8, 0, EVIL, EVIL),
+            runs.waypoint((0.4, 0.0, 0.3), 0.9, 0.8, 0, "stalled", EVIL),
         )
         located = (LocatedPoint(EVIL, 1.0, 2.0, None, EVIL),)
         turns = [
-            Turn(1, 0, 1, rows, 2, located, None, EVIL, (EVIL,), ""),
-            Turn(2, 0, 1, (), 0, spent=EVIL),
+            Turn(1, 0, 1, rows, 2, located, None, EVIL, EVIL, (EVIL,)),
+            Turn(2, 0, 1, (), 0, skipped_reason=EVIL),
         ]
         made = runs.record(
             NAME,

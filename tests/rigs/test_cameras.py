@@ -191,7 +191,7 @@ if __name__ == "__main__":
 
 def test_nothing_outlives_a_killed_collector(tmp_path):
     script = tmp_path / "orphan.py"
-    script.write_text(ORPHAN.format(tests=str(Path(__file__).parents[2])))
+    script.write_text(ORPHAN.format(tests=str(Path(__file__).parents[1])))
     before = set(Path("/dev/shm").glob("*")) if Path("/dev/shm").is_dir() else set()
     out = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert out.returncode == -signal.SIGKILL, out.stderr

@@ -19,7 +19,7 @@ from capex.rigs.drivers import CAMERA_DRIVERS, DRIVERS, load_driver
 from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import find_rig, read_rig
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 FILES = sorted(path.name for path in DOCS.glob("*.toml"))
 
 

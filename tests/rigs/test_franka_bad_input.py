@@ -24,7 +24,7 @@ from capex.rigs.parse import read_rig
 from capex.rigs.rigfile import CameraEntry
 from capex.worlds import ArmCommand, Command, Start
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PORTS = ("arm", "gripper", "arm_commands", "gripper_commands")
 FILES = ["franka-deoxys.toml", "franka-franky.toml"]
 

@@ -17,7 +17,7 @@ from capex.rigs.lastcheck import GoalCheck, refused
 from capex.rigs.rigfile import Box, GuardPolicy
 from capex.rigs.shapes import hull_of, segments_apart_m, tilt_rad, way_until
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from guard_geometry import placed, surface
 
 BOX = Box("workspace", (0.1, -0.5, 0.0), (0.8, 0.5, 0.6))

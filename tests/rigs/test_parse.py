@@ -14,7 +14,7 @@ from capex.rigs import rig_world
 from capex.rigs.hands import HANDS
 from capex.rigs.parse import PACKAGED, read_rig
 
-EXAMPLE = Path(__file__).parents[3] / "docs" / "rig.example.toml"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "rig.example.toml"
 
 
 def written(folder: Path, *changes: tuple[str, str], beside: str = "") -> Path:

@@ -14,7 +14,7 @@ from capex.rigs.preflight import DRY_RULES, check_dry, force_is_quiet
 from capex.worlds.contract import MOTIONS, check
 from capex.worlds.contract.trial import NotClaimedError
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from capex.pose import DOWN, Pose, angle_between, rotation_matrix, rotation_vect
 from capex.rigs.servo import Servo, ServoLimits
 from capex.worlds import ArmCommand
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from servo_response import MOVES, PLANTS, judge, kept_goal, naive, respond
 
 

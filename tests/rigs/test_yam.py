@@ -32,7 +32,7 @@ from capex.rigs.twins.scenes import load_scene
 from capex.rigs.twins.yam.follower import FollowerServer
 from capex.worlds import ArmCommand, Command
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from guard_geometry import surface
 
 KINEMATICS = YamKinematics(YAM)

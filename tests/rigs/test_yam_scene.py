@@ -31,7 +31,7 @@ from capex.rigs.twins.yam.pair import YamPair
 from capex.worlds import ArmCommand, Command, Start
 from hold import beyond_hand_m
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 
 

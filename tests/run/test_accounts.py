@@ -27,7 +27,7 @@ from capex.run.spend import Account, Spend
 from lab.campaigns import collect, contents, price_file
 from lab.model import LabModel
 
-ONE = {"names": "lab.world:high", "arm": "base", "starts": "0:3"}
+ONE = {"names": "lab.world:high", "arm": "base", "slots": 1, "starts": "0:3"}
 
 
 class Flaky(LabModel):

@@ -19,12 +19,11 @@ from capex.run import load_run
 from capex.run.files import read_json, write_json
 from capex.run.manifest import (
     FORMAT,
-    ForkedRun,
     Manifest,
     Origin,
-    RigText,
     RunPlan,
     SettingChange,
+    WorldFile,
     read_manifest,
     write_manifest,
 )
@@ -42,10 +41,10 @@ def test_a_manifest_is_read_back_as_it_was_written(tmp_path):
         plan=RunPlan(starts=(0, 1), campaign_usd=Decimal("7.10"), judge="later"),
         price=load_prices().rows[0],
         stand_in=True,
-        rigs={"rig:x": RigText(sha256="0", files={"rig.toml": "a = 1"})},
+        world_files={"rig:x": WorldFile(sha256="0", files={"rig.toml": "a = 1"})},
         operators={"Ada": False},
-        fork=ForkedRun("origin", 3, remember=True, states={"c/1@2": "0"}),
         branched_from=Origin(run="second", changed=changed, branched_from=before),
+        extensions={"fork": {"run": "origin", "states": {"c/1@2": "0"}}},
     )
     write_manifest(tmp_path, manifest)
     held = read_manifest(tmp_path)
@@ -74,7 +73,7 @@ def test_a_value_that_was_read_is_written_with_all_its_fields():
         ("price", {"model": "x"}, "price: "),
         ("stand_in", "yes", "stand_in: "),
         ("operators", {"Ada": 1}, "operators[...]: "),
-        ("fork", {"run": "x"}, "fork: "),
+        ("extensions", 3, "extensions: "),
     ],
 )
 def test_a_field_of_another_type_is_named_in_one_sentence(tmp_path, place, value, field):

@@ -186,8 +186,8 @@ def test_a_cut_off_evaluation_says_what_it_lacks(policy, rolled, tmp_path):
 def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):
     record = read_json(rolled / EPISODES / "1000" / "record.json")
     assert (record["end"], record["success"], record["horizon"]) == ("horizon", False, HORIZON)
-    assert record["student"]["policy"] == "diffusion"
-    assert record["student"]["initialisation"] == "random"
+    assert record["extensions"]["student"]["policy"] == "diffusion"
+    assert record["extensions"]["student"]["initialisation"] == "random"
     assert record["stand_in"]
     assert chain_summary(rolled) == [
         ("kitchen--TurnOnMicrowave--diffusion-1", "0/2", "0.00", "0.00 .. 0.66", "-")

@@ -13,19 +13,23 @@ from PIL import Image
 
 import runs
 from capex import worlds
+from capex.campaign.core import Core, Lease
+from capex.campaign.extensions import Attempt
 from capex.errors import CapexError, DamagedFile
 from capex.models import pictures
 from capex.operators import inbox
 from capex.operators.screens import Screens
 from capex.run import Depth, control, load_run
 from capex.run.files import TEMPORARY, write_json
-from capex.run.live import LIVE_FOLDER, screens, watch
+from capex.run.live import LIVE_FOLDER, camera_views, watch
+from capex.run.store import Chain
 from capex.studio.guard import Refused
 from capex.studio.heads import Heads
 from capex.studio.library import Library
 from capex.studio.rooms import arrange, live
 from capex.studio.rooms.room import Studio
 from capex.studio.shelf import fitted
+from capex.worlds import Start
 
 
 def test_heads_tell_what_whole_records_tell(synthetic):
@@ -61,7 +65,7 @@ def test_requests_are_read_back_and_forgotten(tmp_path):
     control.forget(tmp_path)
     assert not any(leftover.exists() for leftover in half_written)
     assert not any(control.requested(tmp_path, kind) for kind in control.KINDS)
-    with pytest.raises(CapexError, match="say who asks"):
+    with pytest.raises(CapexError, match="`by` is required"):
         control.request(tmp_path, "stop", " ")
     inbox.post_message(tmp_path, "chain", 7, "Mind\nthe mug.", "Ada")
     with open(inbox.messages_file(tmp_path, "chain", 7), "a") as torn:
@@ -74,17 +78,21 @@ def test_requests_are_read_back_and_forgotten(tmp_path):
 def test_a_rigs_pictures_are_written_while_somebody_watches(tmp_path):
     env = worlds.make("lab.world:robot")
     (tmp_path / LIVE_FOLDER).mkdir()
-    with Screens(env, tmp_path) as shown:
-        shown.begin()
+    with Lease(Core()) as lease:
+        chain = Chain(tmp_path / "chain")
+        attempt = Attempt(env, chain, 0, tmp_path, lease, print, print, continues=False)
+        shown = Screens(attempt)
+        shown.prepare(env, Start("robot", 0))
         time.sleep(0.3)
-        assert not screens(tmp_path)  # nobody watches
+        assert not camera_views(tmp_path)  # nobody watches
         until = time.monotonic() + 20
-        while len(screens(tmp_path)) < len(env.spec.cameras):
+        while len(camera_views(tmp_path)) < len(env.spec.cameras):
             watch(tmp_path)
             assert time.monotonic() < until
             time.sleep(0.02)
-    assert set(screens(tmp_path)) == {c.name for c in env.spec.cameras}
-    with Image.open(screens(tmp_path)[env.spec.cameras[0].name]) as picture:
+        shown.close()
+    assert set(camera_views(tmp_path)) == {c.name for c in env.spec.cameras}
+    with Image.open(camera_views(tmp_path)[env.spec.cameras[0].name]) as picture:
         assert picture.size == (32, 32)
 
 
@@ -102,7 +110,7 @@ def test_a_wish_to_drive_is_taken_once_and_one_that_was_left_is_forgotten(tmp_pa
     row = {"decision": 3, "by": "Ada", "device": "keyboard", "moves": []}
     inbox.record_drive(*place, row)
     assert [row["decision"] for row in inbox.recorded_drives(*place)] == [3]
-    inbox.forget_attempt(*place)
+    control.forget_attempt(*place)
     assert inbox.recorded_drives(*place) == []
 
 

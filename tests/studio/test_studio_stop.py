@@ -99,7 +99,7 @@ def test_every_page_of_a_running_rig_stops_it_though_its_collector_hangs(browser
         quiet(browser, address)
     record = stopped_attempt(run)
     assert record["error"] == "stopped by Ada"
-    (stop,) = record["rig"]["stops"]
+    (stop,) = record["extensions"]["rig"]["stops"]
     assert stop["by"] == "Ada"
     assert stop["step"] >= 0
 
@@ -125,7 +125,7 @@ def test_a_press_is_sent_until_it_is_confirmed_by_key_and_over_a_reload(browser,
         studio.kill()
         studio.wait()
     record = stopped_attempt(run)
-    assert [stop["by"] for stop in record["rig"]["stops"]] == ["the studio"]
+    assert [stop["by"] for stop in record["extensions"]["rig"]["stops"]] == ["the studio"]
 
 
 def begin_to_drive(browser, address, name):
@@ -152,7 +152,7 @@ def test_whoever_drives_a_rig_may_stop_it_and_a_simulated_world_has_no_stop(brow
         browser.wait("document.querySelector('main').innerText.includes('stopped by Ada')")
         browser._call("Input.dispatchKeyEvent", type="keyUp", key="r")
         quiet(browser, address)
-    (stop,) = stopped_attempt(shm / "runs" / "rig")["rig"]["stops"]
+    (stop,) = stopped_attempt(shm / "runs" / "rig")["extensions"]["rig"]["stops"]
     assert stop["by"] == "Ada"
     assert stop["step"] >= 3
 

@@ -9,21 +9,23 @@ from types import SimpleNamespace
 
 import pytest
 
+from capex import worlds
 from capex.analysis.fork import fork
 from capex.campaign.core import Core, Lease
+from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
 from capex.errors import CapexError
 from capex.operators.inbox import recorded_drives
-from capex.operators.requests import Asking, Sharing, takeovers_of
+from capex.operators.requests import OperatorRequests, Sharing, takeovers_of
 from capex.operators.teleop_channel import TeleopChannel
-from capex.report.data import TAKEN_OVER, load
+from capex.report.data import DRIVEN, load
 from capex.run import load_run
 from capex.run.control import request, requested, withdraw
 from capex.run.live import read_events, under_way
-from capex.run.store import Run
+from capex.run.store import Chain, Run
 from studio_pages import browser as browser
 from studio_pages import quiet, running_campaign, serving, small_rig, stand_still
 
@@ -156,10 +158,21 @@ def test_who_drives_and_does_nothing_leaves_the_core_to_others():
 def test_a_robot_whose_driver_vanished_is_released_without_a_second_one(tmp_path, released):
     ended = threading.Event()
     with Lease(Core()) as lease:
-        asking = Asking(
-            tmp_path, "chain", 0, lease, lambda *_, **__: None, False, end_now=ended.is_set
+        attempt = Attempt(
+            worlds.make("lab.world:robot"),
+            Chain(tmp_path / "chains" / "chain"),
+            0,
+            tmp_path,
+            lease,
+            lambda *_, **__: None,
+            lambda: None,
+            continues=False,
         )
-        left = SimpleNamespace(row={"steps": 0}, wish=SimpleNamespace(by="Ada"), ended="leave")
+        ender = CampaignExtension()
+        ender.end_now = ended.is_set
+        attempt.extensions.append(ender)
+        asking = OperatorRequests(attempt)
+        left = SimpleNamespace(row={"steps": 0}, request=SimpleNamespace(by="Ada"), ended="leave")
         asking._handed_back(left, real_time=True)
         assert asking._paused()
         if released == "pause and go on":
@@ -189,16 +202,16 @@ def check_the_mark(out, driven):
     assert (total.driven, total.judged) == (1, total.episodes - 1)  # counted for nobody
     data = load([out])
     assert driven.index not in {e.start for e in data.episodes}
-    (row,) = (row for row in data.invalid if row.error == TAKEN_OVER)
+    (row,) = (row for row in data.invalid if row.error == DRIVEN)
     assert (row.start, any("left out" in p for p in data.problems)) == (driven.index, True)
     if driven.success:
         (certificate,) = (c.certificate for c in certify_run(out) if c.episode == driven.path)
         assert not certificate.certified
-        assert "a person took over" in certificate.reason
+        assert "a person drove" in certificate.reason
     choose = select if driven.success else select_failures
     chosen = choose("x", find_attempts(out), Filters(uncertified=True))
     (left,) = (r for r in chosen.left_out if r.start == driven.index)
     assert isinstance(left, LeftOut)
-    assert "a person took over" in left.reason
+    assert "a person drove" in left.reason
     with pytest.raises(CapexError, match="a person drove before decision"):
         fork(out, [f"{driven.chain}/{driven.index}@{turn['decision']}"], out=out.parent / "forks")

@@ -42,6 +42,7 @@ def test_the_record_tells_the_episode(run):
         "task",
         "arm",
         "start",
+        "seed",
         "model",
         "success",
         "steps",

@@ -22,7 +22,7 @@ from capex.analysis.counterfactual_file import (
     read_counterfactual,
     write_counterfactual,
 )
-from capex.analysis.fork_run import COMMAND
+from capex.analysis.fork_kind import COMMAND
 from capex.errors import CapexError, DamagedFile
 from capex.method.executor import Executor, Outcome, Tick
 from capex.method.motion import GripperCommandState

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import codec, models, trust, worlds
+from capex.analysis.fork_kind import ForkedRun
 from capex.analysis.fork_origin import (
     FORM,
     KEY,
@@ -34,10 +35,9 @@ from capex.analysis.fork_origin import (
     parse_state,
 )
 from capex.analysis.fork_run import open_forks
-from capex.campaign.check import work_of
-from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
+from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.driver import ResumedSlots
-from capex.campaign.engines import Setup
+from capex.campaign.engines import Campaign
 from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
@@ -50,9 +50,9 @@ from capex.method.record import EpisodeRecord
 from capex.models import Model, Sampling, pictures
 from capex.operators.requests import takeovers_of
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode, read_record
-from capex.run.manifest import ForkedRun, RecordedSettings
+from capex.run.manifest import RecordedSettings
 from capex.run.steps import read_steps
-from capex.run.store import PROMPT, SPEND, Chain, find_run
+from capex.run.store import PROMPT, Chain, find_run
 from capex.untrusted import read_bytes
 from capex.worlds import Env, Start
 
@@ -185,7 +185,8 @@ def fork(
             fork_run,
             settings,
             ready.specs,
-            Setup(work_of(settings, price), asked, fork_run.path / SPEND, settings.chat),
+            asked,
+            price=price,
             stand_in=ready.model.stand_in,
             computes_here=ready.model.computes_here,
             retry_invalid=retry_invalid,
@@ -193,7 +194,7 @@ def fork(
             begins_with=origins[0].memory if remember else None,
             resumed=_resumed(Path(run), origins, opened.numbers, times, seed),
         )
-        return conduct(campaign, watch)
+        return run_campaign(campaign, watch)
 
 
 def _refuse(times: int, seed: int, options: Mapping[str, Any]) -> None:

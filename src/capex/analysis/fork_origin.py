@@ -86,15 +86,15 @@ def fork_number(state: int, repetition: int) -> int:
 
 
 def fork_in(extensions: Mapping[str, Any]) -> Fork | None:
-    """The fork among the extensions of a record or summary. ValueError where it is garbled."""
-    data = extensions.get(KEY)
-    if data is None:
+    """The fork among the extensions of a record or summary; None where there is none, or where it
+    is garbled: run and chain must be names, not paths.
+    """
+    try:
+        fork = codec.from_json(extensions.get(KEY), Fork)
+    except ValueError:
         return None
-    fork = codec.from_json(data, Fork)
-    for value in (fork.run, fork.chain):
-        if not value or Path(value).name != value:
-            raise ValueError(f"a fork names {value[:80]!r}; the name of a run or chain is right")
-    return fork
+    named = all(value and Path(value).name == value for value in (fork.run, fork.chain))
+    return fork if named else None
 
 
 def fork_of(record: EpisodeRecord) -> Fork | None:

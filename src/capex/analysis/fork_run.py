@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex import codec
+from capex.analysis.fork_kind import COMMAND, ForkedRun, forked_run
 from capex.analysis.fork_origin import SavedState, fork_number, parse_state
 from capex.campaign.manifest import changes
 from capex.campaign.prepare import Prepared
@@ -15,11 +17,9 @@ from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.models.prices import Price
 from capex.run.files import write_bytes
-from capex.run.manifest import ForkedRun, Manifest, write_manifest
+from capex.run.manifest import Manifest, write_manifest
 from capex.run.store import Run, create_run, find_run
 from capex.untrusted import read_bytes
-
-COMMAND = "fork"
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,13 @@ class ForkRun:
     def create(self, gl_backend: str) -> tuple[Run, Price | None]:
         """Write the manifest, or extend it."""
         price = self.ready.price
+        extensions = {COMMAND: codec.to_json(self.forked)}
         plan = replace(self.settings.plan, starts=self._starts())
         if self.held is not None:
             held = self.held.manifest
             arms = {**held.settings["arms"], **_identity(self.settings)["arms"]}
             settings = {**held.settings, "arms": arms}
-            extended = replace(held, settings=settings, plan=plan, fork=self.forked)
+            extended = replace(held, settings=settings, plan=plan, extensions=extensions)
             write_manifest(self.held.path, extended)
             return self.held, price
         manifest = Manifest(
@@ -48,7 +49,7 @@ class ForkRun:
             plan=plan,
             price=price,
             stand_in=self.ready.model.stand_in,
-            fork=self.forked,
+            extensions=extensions,
         )
         return create_run(self.settings.out, manifest, gl_backend), price
 
@@ -75,9 +76,9 @@ def open_forks(
     if (out / "manifest.json").exists():
         held = find_run(out)
         manifest = held.manifest
-        before = manifest.fork
-        if manifest.recorded.command != COMMAND or before is None:
+        if manifest.recorded.command != COMMAND:
             raise CapexError(f"{out} holds a run of another kind; choose another --out")
+        before = forked_run(manifest)
         listed = dict(before.states)
         wrong = [str(c) for c in changes(manifest, _identity(ready.settings))]
         wrong += [

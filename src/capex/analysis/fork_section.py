@@ -24,7 +24,7 @@ NAMES = (
 def forks_section(given: SectionInput) -> list[Section]:
     """Nothing where no source holds forks."""
     data, sources = given.data, given.sources
-    forked = [s for s in sources if s.forked]
+    forked = [s for s in sources if s.resumed]
     if not forked:
         return []
     rows = fork_rows(data, forked)

@@ -27,7 +27,6 @@ from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.run.files import read_json, write_json
 from capex.worlds import Spec
-from capex.worlds.robots import one_robot
 
 ALLOCATION = "allocation.json"
 FIRST = 3
@@ -110,7 +109,7 @@ def refuse_allocation(settings: Settings, specs: Mapping[tuple[str, str], Spec])
     if settings.order != "allocate":
         return
     for spec in specs.values():
-        if one_robot(spec):
+        if spec.exclusive:
             raise CapexError(
                 f"--allocate: {spec.name} is one robot that a person arranges, attempt by attempt;"
                 " leave --allocate out"

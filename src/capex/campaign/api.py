@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from capex import worlds
-from capex.campaign.attempt import Work
-from capex.campaign.check import refuse_sharing, refuse_starts, specs_of, work_of
-from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
+from capex.campaign.check import refuse_sharing, refuse_starts, specs_of
+from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.demonstrators import (
     WITHOUT_MODEL,
     Asked,
@@ -31,7 +30,7 @@ from capex.campaign.demonstrators import (
     method_without_model,
     require_offer,
 )
-from capex.campaign.engines import Setup
+from capex.campaign.engines import Campaign
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
 from capex.campaign.manifest import open_campaign, open_without_model
 from capex.campaign.names import parse_names
@@ -44,8 +43,7 @@ from capex.models import Model
 from capex.registry import HAS_ROOM, load
 from capex.run import Depth, LoadedRun
 from capex.run.files import write_bytes
-from capex.run.store import PROMPT, SPEND, Run
-from capex.worlds.robots import one_robot
+from capex.run.store import PROMPT, Run
 
 
 def collect(
@@ -61,7 +59,6 @@ def collect(
     pauses: Pauses | None = None,
     operator: Judge | str | None = None,
     person: Judge | None = None,
-    open_dataset: Callable[..., Any] | None = None,
     depth: Depth = Depth.WHOLE,
     **options: Any,
 ) -> LoadedRun:
@@ -73,9 +70,8 @@ def collect(
     begins with its episodes. A campaign that may cost more than
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
-    your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
-    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). depth: of
-    the episodes that are returned, `Depth.HEADS` without their decisions. A campaign that
+    your own, or "person" or "scripted"; person: who is asked where it is a person. depth: of the
+    episodes that are returned, `Depth.HEADS` without their decisions. A campaign that
     ends early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
@@ -84,7 +80,7 @@ def collect(
     ready = prepare(
         names, config=config, model=model, operator=named, named_by_user=True, **options
     )
-    people = people_of(ready.settings, ready.specs, asked_person, open_dataset)
+    people = people_of(ready.settings, ready.specs, asked_person)
     refuse_without_operator(ready.settings, ready.specs, people.judge)
     refuse_small_budgets(ready)
     if not yes:
@@ -104,21 +100,16 @@ def collect(
         run,
         settings,
         ready.specs,
-        Setup(
-            work_of(settings, price),
-            asked,
-            run.path / SPEND,
-            settings.chat,
-            people.judge,
-            people.extensions,
-            settings.judge == "now",
-        ),
+        asked,
+        price=price,
+        judge=people.judge,
+        extensions=people.extensions,
         stand_in=ready.model.stand_in,
         computes_here=ready.model.computes_here,
         retry_invalid=retry_invalid,
         pauses=pauses or Pauses(),
     )
-    return conduct(campaign, watch, depth)
+    return run_campaign(campaign, watch, depth)
 
 
 def demonstrate(
@@ -133,8 +124,8 @@ def demonstrate(
 ) -> LoadedRun:
     """A campaign of one who asks no model: "expert", or "human" where a world's dataset holds what
     people did, or a demonstrator of your own, in this process. options: starts, parallel, ray,
-    slots. Its episodes are independent of each other. person: who arranges a rig that is no
-    simulated room; its attempts are judged later.
+    slots. Its episodes are independent of each other. person: who arranges a robot's scene
+    in no simulated room; its attempts are judged later.
     """
     worlds.allow(*([names] if isinstance(names, str) else names))
     tasks = tuple(parse_names(names))
@@ -150,20 +141,29 @@ def demonstrate(
     settings = Settings(tasks=tasks, methods=(method,), model=name, out=Path(out), **given)
     specs = specs_of(settings)
     refuse_sharing(settings, specs)
-    if any(one_robot(spec) for spec in specs.values()):
+    if any(spec.exclusive for spec in specs.values()):
         # Whose truth the expert reads, the scripted operator arranges and judges.
         has_room = load(HAS_ROOM)
         by_hand = person is not None and not all(has_room(spec.world) for spec in specs.values())
         settings = replace(settings, operator="person" if by_hand else "scripted")
     else:  # nobody stands by: where a person judges, `capex judge` asks
-        settings = replace(settings, round_size=len(settings.starts), judge="later")
+        settings = replace(settings, judge="later")
     refuse_starts(settings, specs)
     people = people_of(settings, specs, person)
     stand_in = demonstrator(asked, method).stand_in
     run = open_without_model(settings, stand_in=stand_in, gl_backend=gl_backend())
-    setup = Setup(Work(), asked, run.path / SPEND, judge=people.judge, extensions=people.extensions)
-    campaign = Campaign(run, settings, specs, setup, stand_in, True, retry_invalid)
-    return conduct(campaign, watch)
+    campaign = Campaign(
+        run,
+        settings,
+        specs,
+        asked,
+        stand_in=stand_in,
+        computes_here=True,
+        judge=people.judge,
+        extensions=people.extensions,
+        retry_invalid=retry_invalid,
+    )
+    return run_campaign(campaign, watch)
 
 
 def _with_own_prompt(settings: Settings, run: Run) -> Settings:

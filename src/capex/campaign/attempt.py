@@ -1,7 +1,6 @@
 """One attempt: an episode run and written into its chain, or kept apart as invalid, or cut off.
 
-Workers run it, in any process or machine: `Work` is shared by all attempts of a campaign,
-`AttemptJob` names one of them.
+Workers run it, in any process or machine; `AttemptJob` is all that they are given.
 """
 
 from __future__ import annotations
@@ -64,7 +63,6 @@ from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.run.writing import Timing
 from capex.worlds import Env, Start
-from capex.worlds.robots import one_robot
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.
@@ -84,8 +82,8 @@ OWN_FAULT = ("bad_request", "context", "cassette", "script")
 
 
 @dataclass(frozen=True)
-class Work:
-    """What all attempts of a campaign share."""
+class AttemptSettings:
+    """The settings of a campaign that its attempts need, the same for all of them."""
 
     price: Price | None = None
     typed_usd: bool = False  # whether the user asked for the methods' dollar limits
@@ -118,6 +116,7 @@ class AttemptJob:
     method: MethodSettings
     slot: Slot
     memory: Memory = field(repr=False)
+    settings: AttemptSettings
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     carried_usd: Decimal = Decimal(0)  # spent by earlier attempts at the slot, known or possible
@@ -127,7 +126,7 @@ class AttemptJob:
 
 @dataclass(frozen=True)
 class Invalid:
-    """An error of the model, the simulator or the rig ended the attempt, which is kept apart. It
+    """An error of the model, the simulator or the robot ended the attempt, which is kept apart. It
     counts if the model had begun to answer or the simulator failed. It is `final` where requests
     without an answer have used the start's budget up: no other attempt could send anything.
     """
@@ -137,7 +136,7 @@ class Invalid:
     counts: bool
     seconds: float
     path: Path | None
-    over: bool = False  # whether the operator ends the campaign: the rig is not fine again
+    over: bool = False  # whether the operator ends the campaign: the robot is not fine again
     final: bool = False
 
 
@@ -170,7 +169,6 @@ class Progress:
 def run_attempt(
     env: Env,
     demonstrator: Demonstrator,
-    work: Work,
     job: AttemptJob,
     *,
     spend: Spending | None = None,
@@ -182,9 +180,9 @@ def run_attempt(
     extensions: Sequence[ExtensionFactory] = (),
 ) -> AttemptOutcome:
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
-    unless another is given. `judge` confirms that a rig is fine again after a fault.
+    unless another is given. `judge` confirms that a robot is fine again after a fault.
     """
-    run = _Running(env, demonstrator, work, job, spend, core, tell)
+    run = _Running(env, demonstrator, job, spend, core, tell)
     with run.lease:
         run.open(subscribers, clock, extensions)
         try:
@@ -220,16 +218,16 @@ class _Running:
         self,
         env: Env,
         demonstrator: Demonstrator,
-        work: Work,
         job: AttemptJob,
         spend: Spending | None,
         core: Core | None,
         tell: Callable[[Progress], None] | None,
     ):
-        self._env, self._demonstrator, self._work, self._job = env, demonstrator, work, job
+        self._env, self._demonstrator, self._job = env, demonstrator, job
+        settings = job.settings
         start = (job.chain.path.name, job.slot.start)
-        budgets = work.budgets(demonstrator.name, job.method)
-        self._ledger = Ledger(work.price, budgets, spend, start, job.carried_usd, work.rate)
+        budgets = settings.budgets(demonstrator.name, job.method)
+        self._ledger = Ledger(settings.price, budgets, spend, start, job.carried_usd, settings.rate)
         model = demonstrator.model
         elsewhere = model is not None and not with_defaults(model).computes_here
         self._progress = _ProgressReporter(self._ledger, tell, elsewhere)
@@ -237,11 +235,11 @@ class _Running:
         self._ledger.check = self.lease.may_wait
         paid = job.chain.unfinished(job.slot.start)
         # Recorded answers never drive a robot again.
-        self._robot = one_robot(env.spec)
+        self._robot = env.spec.exclusive
         continues = not self._robot and model is not None and paid.is_file() and readable(paid)
         self._paid = paid if continues else None
         self.extensions: list[CampaignExtension] = []
-        self.start = Start(env.spec.task, job.slot.start, work.seed)
+        self.start = Start(env.spec.task, job.slot.start, settings.seed)
 
     def open(
         self,
@@ -250,13 +248,13 @@ class _Running:
         extensions: Sequence[ExtensionFactory],
     ) -> None:
         """Begin the attempt's folder, and everything that writes into it."""
-        env, job, work = self._env, self._job, self._work
+        env, job, settings = self._env, self._job, self._job.settings
         self._writer = writer = job.chain.begin(job.slot.start)
         facts = {
             "task": env.spec.task,
             "arm": job.method.name,
             "start": job.slot.start,
-            "seed": work.seed,
+            "seed": settings.seed,
             "model": self._demonstrator.name,
         }
         self.cleanup = AttemptCleanup(
@@ -267,7 +265,7 @@ class _Running:
             self._robot,
             self._note_fields,
         )
-        images = work.images if work.keep_all_images else None
+        images = settings.images if settings.keep_all_images else None
         log = ExchangeLog(writer.folder, self._demonstrator.model, images)
         self._log = _CheckedLog(log, self.lease)
         shown = facts | {
@@ -275,7 +273,7 @@ class _Running:
             "world": env.spec.world,
             "tau": job.method.tau,
             "horizon": env.spec.horizon,
-            "screens": env.spec.real_time,
+            "live_cameras": env.spec.real_time,
         }
         live = LiveLog(writer.folder, env, shown, self._ledger, keep_pictures=not images)
         attempt = Attempt(
@@ -301,10 +299,10 @@ class _Running:
                 self.cleanup.on_event,
                 *subscribers,
             ),
-            limits=work.limits,
-            template=work.template,
-            hints=work.hints,
-            sampling=work.sampling,
+            limits=settings.limits,
+            template=settings.template,
+            hints=settings.hints,
+            sampling=settings.sampling,
             cache_key=job.chain.path.name,
             clock=clock or self.lease.clock,
         )
@@ -315,7 +313,7 @@ class _Running:
         """Write a whole attempt."""
         folder, job, lease = self._writer.folder, self._job, self.lease
         for png in episode.pictures.values():
-            pictures.keep(folder / pictures.IMAGES, png, self._work.images)
+            pictures.keep(folder / pictures.IMAGES, png, job.settings.images)
         record = replace(episode.record, position=job.slot.position)
         for extension in self.extensions:
             record = extension.record_fields(record)

@@ -40,7 +40,7 @@ class ChainLine:
     successes: int = 0
     judged: int = 0  # episodes with a verdict: on a real robot a person gives it later
     invalid: int = 0
-    driven: int = 0  # episodes that a person took over: nobody's success or failure
+    driven: int = 0  # episodes that a person drove in: nobody's success or failure
     steps: int = 0
     taken: dict[int, Taken] = field(default_factory=dict)  # by start, of attempts that are over
     # By start, whether its episode achieved the task, None while unjudged, and its place.

@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from capex import worlds
-from capex.campaign.attempt import Work
+from capex.campaign.attempt import AttemptSettings
 from capex.campaign.demonstrators import STUDENT, WITHOUT_MODEL
 from capex.campaign.settings import Settings
 from capex.method.context import EpisodeContext
@@ -91,14 +91,21 @@ class Sample:
 
 
 def sample(
-    settings: Settings, work: Work, model: Model, method: MethodSettings, world: str, task: str
+    settings: Settings,
+    attempts: AttemptSettings,
+    model: Model,
+    method: MethodSettings,
+    world: str,
+    task: str,
 ) -> Sample:
     """Look at the first start of a task as a method would, and ask nobody."""
     env = worlds.make(f"{world}:{task}")
     asking = _Asking(model)
     try:
         start = Start(task, settings.starts[0], settings.seed)
-        context = EpisodeContext(template=work.template, hints=work.hints, sampling=work.sampling)
+        context = EpisodeContext(
+            template=attempts.template, hints=attempts.hints, sampling=attempts.sampling
+        )
         run_episode(env, start, asking, method, Memory(), context)
     except ModelError:
         pass
@@ -107,18 +114,20 @@ def sample(
         env.close()
     assert asking.request is not None
     rounds = [_grown(asking.request, method, number) for number in range(method.rounds)]
-    worst = [worst_case(r, work.price) for r in rounds]
-    decision = None if work.price is None else sum((w for w in worst if w is not None), Decimal(0))
+    worst = [worst_case(r, attempts.price) for r in rounds]
+    decision = (
+        None if attempts.price is None else sum((w for w in worst if w is not None), Decimal(0))
+    )
     return Sample(
         world=world,
         arm=method.name,
         tokens=size.tokens(asking.request),
         first_bound=input_bound(asking.request),
         largest_bound=max(input_bound(r) for r in rounds),
-        first_usd=worst_case(asking.request, work.price),
+        first_usd=worst_case(asking.request, attempts.price),
         episode_usd=None if decision is None else decision * method.decisions,
         image_bytes=sum(
-            len(pictures.as_format(p.png, work.images)) for p in _pictures(asking.request)
+            len(pictures.as_format(p.png, attempts.images)) for p in _pictures(asking.request)
         ),
         step_bytes=per_step,
     )

@@ -60,7 +60,7 @@ class _Settled:
     verdict: Verdict | None = None
     # Until memory has learned from it; a campaign has more of them than fit into memory.
     record: EpisodeRecord | None = None
-    driven: bool = False  # a person took it over: its outcome is not the model's
+    driven: bool = False  # by a person: its outcome is not the model's
 
     @property
     def counts(self) -> bool:
@@ -107,6 +107,7 @@ class ChainPlan:
         self._memory, self._snapshot = self._begins_with.thawed(), Memory().snapshot()
         self._learned_successes = 0
         self._seen: dict[str, dict[str, str] | None] = {}
+        self._size = self.window  # slots of the present round
         self._advance()
         # As it was when the plan was made, without decisions; None once it was taken.
         self._loaded: LoadedChain | None = replace(
@@ -120,6 +121,18 @@ class ChainPlan:
         loaded, self._loaded = self._loaded, None
         assert loaded is not None
         return loaded
+
+    @property
+    def window(self) -> int:
+        """Episodes that may run at once. Without memory they are independent of each other: all of
+        them, or as many as successes are still wanted, since each of those is run in any case.
+        """
+        if self._remembers or self._waits:
+            return self._round_size
+        if self._until is None:
+            held = max(len(self._starts), self._last_held + 1)
+            return max(self._round_size, len(self._free) + held)
+        return max(self._round_size, self._until - self._learned_successes)
 
     @property
     def remembers(self) -> bool:
@@ -220,7 +233,7 @@ class ChainPlan:
     def _round(self) -> list[int]:
         """The positions of the present round that have a start."""
         positions = []
-        for position in range(self._base, self._base + self._round_size):
+        for position in range(self._base, self._base + self._size):
             more = self._free and (self._max_starts is None or len(self._starts) < self._max_starts)
             if position not in self._starts and more:
                 self._starts[position] = self._free.popleft()
@@ -238,7 +251,8 @@ class ChainPlan:
             for position in positions:
                 self._learn(self._settled[position])
                 self._settled[position] = replace(self._settled[position], record=None)
-            self._base += self._round_size
+            self._base += self._size
+            self._size = self.window
         self._snapshot = self._memory.snapshot() if self._remembers else Memory().snapshot()
 
     def _refresh(self) -> None:
@@ -262,6 +276,7 @@ class ChainPlan:
             self._memory, self._base = self._begins_with.thawed(), 0
             self._learned_successes = 0
             self._seen = {}
+            self._size = self.window
 
     def _over(self, position: int) -> bool:
         """Whether memory may learn from a slot."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.allocation import refuse_allocation
-from capex.campaign.attempt import Work
+from capex.campaign.attempt import AttemptSettings
 from capex.campaign.names import start_text
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
@@ -18,7 +18,6 @@ from capex.method.memory.context import build
 from capex.models import Model
 from capex.models.prices import Price
 from capex.worlds import Spec
-from capex.worlds.robots import one_robot
 
 
 def specs_of(settings: Settings) -> dict[tuple[str, str], Spec]:
@@ -31,9 +30,9 @@ def specs_of(settings: Settings) -> dict[tuple[str, str], Spec]:
     return specs
 
 
-def work_of(settings: Settings, price: Price | None) -> Work:
-    """What all attempts of the campaign share."""
-    return Work(
+def attempt_settings(settings: Settings, price: Price | None) -> AttemptSettings:
+    """The settings that all attempts of the campaign need."""
+    return AttemptSettings(
         price=price,
         typed_usd="episode_usd" in settings.typed,
         campaign_usd=settings.campaign_usd,
@@ -50,17 +49,17 @@ def work_of(settings: Settings, price: Price | None) -> Work:
 
 def refuse_sharing(settings: Settings, specs: Mapping[tuple[str, str], Spec]) -> None:
     """Refuse settings that one robot cannot serve."""
-    names = [spec.name for spec in specs.values() if one_robot(spec)]
+    names = [spec.name for spec in specs.values() if spec.exclusive]
     if not names:
         return
     if len(names) < len(specs):
-        other = next(spec.name for spec in specs.values() if not one_robot(spec))
+        other = next(spec.name for spec in specs.values() if not spec.exclusive)
         raise CapexError(
             f"{names[0]} is one robot and {other} is not; collect them with commands of their own"
         )
     if len({world for world, _ in specs}) > 1:
         listed = ", ".join(sorted({world for world, _ in specs}))
-        raise CapexError(f"a campaign drives one rig, and these are several: {listed}")
+        raise CapexError(f"a campaign drives one robot, and these are several: {listed}")
     given = {
         "--parallel": settings.parallel,
         "--slots": settings.slots or 1,
@@ -88,7 +87,7 @@ def refuse_the_impossible(
 ) -> None:
     """One sentence about the first thing that cannot be had."""
     for method in settings.methods:
-        work_of(settings, price).budgets(model.name, method)
+        attempt_settings(settings, price).budgets(model.name, method)
     for (world, task), spec in specs.items():
         for method in settings.methods:
             if method.base_motion and "base_motion" in settings.typed and spec.base is None:

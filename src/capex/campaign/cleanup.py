@@ -104,7 +104,7 @@ class AttemptCleanup:
 
 
 def recovered(env: Env, judge: Judge | None, fault: RigFault, check: Callable[[], None]) -> bool:
-    """Whether the rig is fine again: somebody confirms it, and nothing contradicts. A stop by a
+    """Whether the robot is fine again: somebody confirms it, and nothing contradicts. A stop by a
     person, also before this attempt, is not cleared by a scripted operator.
     """
     rig = env if isinstance(env, RigEnv) else None

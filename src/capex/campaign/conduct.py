@@ -9,8 +9,8 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import FrameType
 
 from capex.campaign import ceiling as ce
@@ -18,51 +18,39 @@ from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation
 from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
-from capex.campaign.driver import ChainRun, Driver, ResumedSlots, StopRequest
-from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
+from capex.campaign.check import attempt_settings
+from capex.campaign.driver import ChainRun, Driver, StopRequest
+from capex.campaign.engines import (
+    EPISODES_OF_A_BUSY_CORE,
+    EPISODES_PER_CORE,
+    Campaign,
+    Engine,
+    Failed,
+)
 from capex.campaign.judging import LATER, Judge, ask_first, waits
 from capex.campaign.manifest import moved_from, note_operator
-from capex.campaign.patience import Patience, Pauses
+from capex.campaign.patience import Patience
 from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
-from capex.method.memory import Memory
 from capex.run import Damaged, Depth, LoadedRun, load_run
 from capex.run.machine import allow_handles
 from capex.run.spend import Spend
 from capex.run.store import Run
-from capex.worlds import Spec
-from capex.worlds.robots import one_robot
 
 Watch = Callable[[ev.Event, Board], None]
 HANDLES = 128  # that a campaign without attempts has open, and some to spare
 
 
-@dataclass(frozen=True)
-class Campaign:
-    """Everything that running a campaign takes."""
-
-    run: Run
-    settings: Settings
-    specs: Mapping[tuple[str, str], Spec]  # by (world, task)
-    setup: Setup
-    stand_in: bool
-    computes_here: bool  # whether who demonstrates keeps a core busy
-    retry_invalid: bool = False
-    pauses: Pauses = field(default_factory=Pauses)
-    resumed: ResumedSlots | None = None  # where its episodes resume from saved states
-    begins_with: Memory | None = None  # what the first of them remembers, where they do
-
-
-def conduct(
+def run_campaign(
     campaign: Campaign, watch: Watch | None = None, depth: Depth = Depth.WHOLE
 ) -> LoadedRun:
     """Run what the run directory lacks and return what it then holds, to this depth. What failed is
     raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is
     whole.
     """
-    run, settings, price = campaign.run, campaign.settings, campaign.setup.work.price
-    spend = Spend(campaign.setup.spend)
+    run, settings, price = campaign.run, campaign.settings, campaign.price
+    spend = Spend(campaign.spend_path)
     allow_handles(_handles(campaign))
     with contextlib.ExitStack() as stack:
         board = Board(spend=spend, lineage=run.manifest.origins)
@@ -100,8 +88,8 @@ def conduct(
         failures: list[Failed | CapexError] = []
         why = "finished"
         if left != 0:
-            setup = replace(campaign.setup, known=spend.known())
-            engine = _engine(campaign, setup, settings.round_size * len(chains))
+            useful = sum(chain.plan.window for chain in chains)
+            engine = _engine(replace(campaign, known=spend.known()), useful)
             stack.callback(engine.close)
             driver = Driver(
                 run.path,
@@ -112,6 +100,7 @@ def conduct(
                 hours=settings.campaign_hours,
                 order=settings.order,
                 allocation=_allocation(campaign, chains),
+                untested=None if campaign.computes_here else settings.round_size,
             )
             driver.run(request)
             failures, why = driver.failures, "interrupted" if request.stop else driver.why
@@ -141,7 +130,8 @@ def _chains(
     already goes onto the board.
     """
     settings, retry_invalid = campaign.settings, campaign.retry_invalid
-    judge = campaign.setup.judge
+    shared = attempt_settings(settings, campaign.price)
+    judge = campaign.judge
     if judge is not None and any(waits(settings, s) for s in campaign.specs.values()):
         note_operator(campaign.run, judge.name, judge.stand_in)
     chains: list[ChainRun] = []
@@ -170,7 +160,9 @@ def _chains(
             loaded = plan.take_loaded()
             damaged += loaded.damaged
             patience = Patience(campaign.pauses, (e.record.end for e in loaded.episodes))
-            chain_run = ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid)
+            chain_run = ChainRun(
+                chain, f"{world}:{task}", method, plan, patience, shared, retry_invalid
+            )
             chain_run.resumed = campaign.resumed
             chains.append(chain_run)
             remaining = plan.remaining()
@@ -190,8 +182,8 @@ def _allocation(campaign: Campaign, chains: Sequence[ChainRun]) -> Allocation | 
 
 def _judge(campaign: Campaign) -> Judge:
     """The judge; `refuse_without_operator` has checked that there is one."""
-    assert campaign.setup.judge is not None
-    return campaign.setup.judge
+    assert campaign.judge is not None
+    return campaign.judge
 
 
 def _budget_kept(settings: Settings) -> str:
@@ -219,31 +211,31 @@ def _handles(campaign: Campaign) -> int:
     settings = campaign.settings
     chains = len(campaign.specs) * len(settings.methods)
     slots = settings.slots or settings.parallel * EPISODES_PER_CORE
-    return HANDLES + chains + 3 * min(slots, settings.round_size * chains)
+    return HANDLES + chains + 3 * slots
 
 
-def _engine(campaign: Campaign, setup: Setup, useful: int) -> Engine:
+def _engine(campaign: Campaign, useful: int) -> Engine:
     """The engine that was asked for, with slots for as many as may be of use. One who computes here
     leaves its core to nobody, so few episodes share one.
     """
     settings = campaign.settings
-    if any(one_robot(spec) for spec in campaign.specs.values()):
+    if any(spec.exclusive for spec in campaign.specs.values()):
         from capex.campaign.engines.threads import Threads
 
-        return Threads(setup, 1)
+        return Threads(campaign, 1)
     processes = min(settings.parallel, useful)
     each = EPISODES_OF_A_BUSY_CORE if campaign.computes_here else EPISODES_PER_CORE
     if settings.ray is not None:
         from capex.campaign.engines.ray import RayCluster
 
-        return RayCluster(setup, settings.ray, settings.slots, settings.ray_resources)
+        return RayCluster(campaign, settings.ray, settings.slots, settings.ray_resources)
     if settings.parallel > 1:
         from capex.campaign.engines.processes import Processes
 
-        return Processes(setup, processes, settings.slots or processes * each)
+        return Processes(campaign, processes, settings.slots or processes * each)
     from capex.campaign.engines.threads import Threads
 
-    return Threads(setup, settings.slots or each)
+    return Threads(campaign, settings.slots or each)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from typing import Any
 from capex import codec
 from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation, Grants
-from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Progress
+from capex.campaign.attempt import AttemptJob, AttemptSettings, CutOff, Invalid, Progress
 from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
@@ -69,6 +69,7 @@ class ChainRun:
     method: MethodSettings
     plan: ChainPlan
     patience: Patience
+    settings: AttemptSettings
     retry_invalid: bool = False
     resume_at: float = 0.0  # monotonic
     ended: bool = False
@@ -98,6 +99,7 @@ class ChainRun:
             self.method,
             slot,
             self._fit(memory),
+            self.settings,
             plan.verdicts_seen,
             extensions=extensions,
         )
@@ -147,7 +149,12 @@ class Driver:
         hours: float | None = None,
         order: Order = "interleave",
         allocation: Allocation | None = None,
+        untested: int | None = None,
     ):
+        """`untested`: attempts of a chain at once until the model has answered for the first time;
+        None: no limit.
+        """
+        self._untested = None if board.answered else untested
         self._path, self._chains, self._engine = path, chains, engine
         self._board, self._tell_others = board, tell
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
@@ -241,6 +248,8 @@ class Driver:
             self._end(run, "every start has run" if whole else counted, error)
 
     def _allows(self, run: ChainRun, slot: Slot) -> bool:
+        if self._untested is not None and run.plan.running >= self._untested:
+            return False
         return self._allocation is None or self._allocation.allows(run.key, slot.position)
 
     def _grant(self) -> bool:
@@ -268,6 +277,9 @@ class Driver:
         job, what = self._running[message.ticket], message.what
         run, slot = job.run, job.slot
         if isinstance(what, Progress):
+            if self._untested is not None and what.requests:
+                self._untested = None
+                self._turns.all_changed()
             self._tell(ev.EpisodeMoved(run.key, slot.start, **vars(what)))
             return
         del self._running[message.ticket]
@@ -324,7 +336,7 @@ class Driver:
         verdict = run.patience.judge(what, counted, paused=paused, answered=answered)
         then = THEN[verdict.step]
         if isinstance(what.error, RigFault):
-            then = "the campaign stops" if what.over else "again, the rig is said to be fine"
+            then = "the campaign stops" if what.over else "again, the robot is said to be fine"
         self._tell(ev.AttemptInvalid(run.key, slot.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
             run.plan.give_up(slot)
@@ -332,7 +344,7 @@ class Driver:
             run.plan.drop(slot)
         if what.over:
             self.failures.append(what.error)
-            self._finish_what_runs("the rig is not fine")
+            self._finish_what_runs("the robot is not fine")
         elif verdict.step == "stop":
             self.failures.append(what.error)
             self._end(run, "the model refuses", str(what.error))

@@ -18,7 +18,6 @@ from capex.run import control
 from capex.run.frames import FRAMES
 from capex.run.store import Chain
 from capex.worlds import Env, FrameRecording, Start
-from capex.worlds.robots import one_robot
 
 
 @dataclass
@@ -97,6 +96,8 @@ class RequestReader(CampaignExtension):
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
         self._requests: CampaignExtension | None = None
+        if not attempt.continues:
+            control.forget_attempt(*attempt.place)
         self._load_if(control.attempt_requested(*attempt.place))
 
     def _load_if(self, needed: bool) -> None:
@@ -129,7 +130,7 @@ def extensions_of(
         found.append(factory(attempt))
     if spec.records_frames:
         found.append(FrameRecorder(attempt))
-    if one_robot(spec):
+    if spec.exclusive:
         found += [load(name)(attempt) for name in ROBOT_EXTENSIONS]
     if requests:
         found.append(RequestReader(attempt))

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from capex import worlds
+from capex.campaign import world_files
 from capex.campaign.extensions import ExtensionFactory
-from capex.campaign.manifest import RIG_TASKS, disown
+from capex.campaign.manifest import disown
 from capex.campaign.settings import Settings
 from capex.errors import CapexError, RigFault
 from capex.method.record import EndReason
@@ -39,7 +40,7 @@ class Question:
 
 
 class Judge(Protocol):
-    """Gives verdicts where a world cannot judge, and confirms that a rig is fine again."""
+    """Gives verdicts where a world cannot judge, and confirms that a robot is fine again."""
 
     @property
     def name(self) -> str:
@@ -50,7 +51,7 @@ class Judge(Protocol):
         """Whether it is scripted."""
 
     def recover(self, fault: RigFault, check: Callable[[], None]) -> bool:
-        """The rig stopped; whether it is fine again. False ends the campaign."""
+        """The robot stopped; whether it is fine again. False ends the campaign."""
 
     def judge(self, question: Question) -> Verdict | None:
         """The verdict on an attempt; None: later."""
@@ -66,10 +67,7 @@ class People:
 
 
 def people_of(
-    settings: Settings,
-    specs: Mapping[tuple[str, str], Spec],
-    person: Judge | None,
-    open_dataset: Callable[..., Any] | None = None,
+    settings: Settings, specs: Mapping[tuple[str, str], Spec], person: Judge | None
 ) -> People:
     """The people beside the worlds of a campaign; a setting that needs them elsewhere is
     refused.
@@ -77,7 +75,7 @@ def people_of(
     given = settings.operator is not None or settings.arrangements is not None
     if not given and all(spec.success != "operator" for spec in specs.values()):
         return People()
-    people: People = load(CAMPAIGN_PEOPLE)(settings, specs, person, open_dataset)
+    people: People = load(CAMPAIGN_PEOPLE)(settings, specs, person)
     return people
 
 
@@ -139,8 +137,8 @@ def _criterion(episode: LoadedEpisode) -> tuple[str, tuple[str, ...]]:
     try:
         known = worlds.tasks(record.world).get(record.task)
     except CapexError:
-        said: Any = Run(episode.path.parents[3]).manifest.recorded.rigs
-        for key in (record.world, RIG_TASKS, record.task):
+        said: Any = Run(episode.path.parents[3]).manifest.recorded.world_files
+        for key in (record.world, world_files.TASKS, record.task):
             said = said.get(key) if isinstance(said, Mapping) else None
         row = said if isinstance(said, Mapping) else {}
         listed = row.get("rules")

@@ -8,40 +8,25 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from capex import codec
+from capex.campaign import world_files
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
 from capex.models.prices import Price
-from capex.registry import RIG_FILES, load
+from capex.registry import RUN_FOLDERS
 from capex.run.files import TEMPORARY
 from capex.run.machine import fingerprint
-from capex.run.manifest import Manifest, Origin, RigText, SettingChange, write_manifest
+from capex.run.manifest import Manifest, Origin, SettingChange, write_manifest
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
 from capex.run.verdicts import OPINIONS, VERDICTS
 from capex.setting import as_flag
-from capex.worlds import RIG
 
-OPEN_LISTS = ("tasks", "arms", "rigs")  # a run may get more of these
-RIG_TASKS = "tasks"  # of a rig, in the settings of a run
-ARRANGEMENTS = "arrangements"  # of a run: the pictures that starts are matched to
-
-
-def rig_texts(worlds: Iterable[str]) -> dict[str, RigText]:
-    """The rig files of the rigs among these worlds, as the manifest keeps them."""
-    rigs = [world for world in worlds if world.startswith(RIG)]
-    texts: dict[str, RigText] = load(RIG_FILES).rig_texts(rigs) if rigs else {}
-    return texts
-
-
-def copy_rigs(run_dir: Path, worlds: Iterable[str]) -> None:
-    """Keep the files of the rigs among these worlds as they are when the run begins."""
-    if rigs := [world for world in worlds if world.startswith(RIG)]:
-        load(RIG_FILES).copy_rigs(run_dir, rigs)
+OPEN_LISTS = ("tasks", "arms", world_files.KEY)  # a run may get more of these
 
 
 @dataclass(frozen=True)
@@ -60,9 +45,10 @@ class Change:
         if self.name == "limits.wall_s":
             before, now = (None if s is None else s / 60 for s in (self.before, self.now))
             return f"--episode-minutes: {before} before, {now} now"
-        if self.name.startswith("rigs."):
-            where = self.name.removeprefix("rigs.")
-            return f"the rig file, {where}: {self.before!r} before, {self.now!r} now"
+        if self.name.startswith(f"{world_files.KEY}."):
+            where = self.name.removeprefix(f"{world_files.KEY}.")
+            what = world_files.what(where)
+            return f"{what}, {where}: {self.before!r} before, {self.now!r} now"
         return f"{self._typed}: {self.before!r} before, {self.now!r} now"
 
     @property
@@ -91,7 +77,7 @@ def open_campaign(
     for it.
 
     Changed settings are refused with a list of them, or go into a branch: a run beside it that
-    begins with its episodes. `operator`: who stands beside a rig, a person or the stand-in.
+    begins with its episodes. `operator`: who stands beside a robot, a person or the stand-in.
     """
     beside = {"operator": operator} if operator else {}
     wanted: dict[str, Any] = json.loads(json.dumps(settings.identity | beside))
@@ -104,10 +90,10 @@ def open_campaign(
             plan=settings.plan,
             price=price,
             stand_in=stand_in,
-            rigs=rig_texts(worlds),
+            world_files=world_files.texts(worlds),
         )
         created = create_run(path, manifest, gl_backend)
-        copy_rigs(path, worlds)
+        world_files.copy(path, worlds)
         return created, price
     run = find_run(path)
     if run.manifest.recorded.command != "collect":
@@ -136,13 +122,13 @@ def open_without_model(settings: Settings, *, stand_in: bool, gl_backend: str) -
     """
     worlds = sorted({world for world, _ in settings.tasks})
     identity: dict[str, Any] = {"command": settings.model, "worlds": worlds}
-    if texts := rig_texts(worlds):  # also a changed rig file is another run
-        identity["rig files"] = {world: text.sha256 for world, text in texts.items()}
+    if texts := world_files.texts(worlds):  # also with a changed file it is another run
+        identity["world files"] = {world: text.sha256 for world, text in texts.items()}
     run = open_run(settings.out, identity, gl_backend)
-    copy_rigs(run.path, worlds)
+    world_files.copy(run.path, worlds)
     held = run.manifest
-    rigs = texts or held.rigs
-    _update(run, held, replace(held, rigs=rigs, plan=settings.plan, stand_in=stand_in))
+    kept = texts or held.world_files
+    _update(run, held, replace(held, world_files=kept, plan=settings.plan, stand_in=stand_in))
     return run
 
 
@@ -184,13 +170,12 @@ def changes(
     for name, method in sorted(wanted["arms"].items()):
         if name in begun.get("arms", {}):
             changed += _differences(f"arms.{name}", begun["arms"][name], method)
-    for world, now in sorted(wanted.get("rigs", {}).items()):
-        if (before := begun.get("rigs", {}).get(world)) is not None:
-            both = before.get(RIG_TASKS, {}).keys() & now[RIG_TASKS].keys()
-            before, now = (
-                r | {RIG_TASKS: {t: r[RIG_TASKS][t] for t in both}} for r in (before, now)
-            )
-            changed += _differences(f"rigs.{world}", before, now)
+    for world, now in sorted(wanted.get(world_files.KEY, {}).items()):
+        if (before := begun.get(world_files.KEY, {}).get(world)) is not None:
+            tasks = world_files.TASKS
+            both = before.get(tasks, {}).keys() & now[tasks].keys()
+            before, now = (r | {tasks: {t: r[tasks][t] for t in both}} for r in (before, now))
+            changed += _differences(f"{world_files.KEY}.{world}", before, now)
     if price is not None and manifest.price != price:
         changed += _differences("price", codec.to_json(manifest.price), codec.to_json(price))
     return changed
@@ -212,15 +197,11 @@ def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
     held = manifest.settings
     tasks = [*held["tasks"], *(t for t in wanted["tasks"] if t not in held["tasks"])]
     extended = {**held, "tasks": tasks, "arms": {**held["arms"], **wanted["arms"]}}
-    texts = manifest.rigs
-    if "rigs" in wanted:
-        rigs = {**wanted["rigs"], **held.get("rigs", {})}
-        for world, rig in wanted["rigs"].items():
-            tasks_of_rig = {**rig[RIG_TASKS], **rigs[world][RIG_TASKS]}
-            rigs[world] = {**rigs[world], RIG_TASKS: tasks_of_rig}
-        extended["rigs"] = rigs
-        texts = {**rig_texts(world for world, _ in settings.tasks), **texts}
-    now = replace(manifest, settings=extended, plan=settings.plan, rigs=texts)
+    texts = manifest.world_files
+    if (key := world_files.KEY) in wanted:
+        extended[key] = world_files.extended(held.get(key, {}), wanted[key])
+        texts = {**world_files.texts(world for world, _ in settings.tasks), **texts}
+    now = replace(manifest, settings=extended, plan=settings.plan, world_files=texts)
     _update(run, manifest, now)
 
 
@@ -269,14 +250,19 @@ def _branch(
             invalid=invalid,
             branched_from=held.branched_from,
         )
-        rigs = rig_texts(world for world, _ in settings.tasks)
         branched = replace(
-            held, settings=wanted, plan=settings.plan, price=price, rigs=rigs, branched_from=origin
+            held,
+            settings=wanted,
+            plan=settings.plan,
+            price=price,
+            world_files=world_files.texts(world for world, _ in settings.tasks),
+            branched_from=origin,
         )
         scratch.mkdir(parents=True, exist_ok=True)
-        copy_rigs(scratch, (world for world, _ in settings.tasks))
-        if (arranged := run.path / ARRANGEMENTS).is_dir():
-            shutil.copytree(arranged, scratch / ARRANGEMENTS, copy_function=_link)
+        world_files.copy(scratch, (world for world, _ in settings.tasks))
+        for name in RUN_FOLDERS:
+            if (run.path / name).is_dir():
+                shutil.copytree(run.path / name, scratch / name, copy_function=_link)
         write_manifest(scratch, branched)
         os.rename(scratch, branch_dir)
     except BaseException:

@@ -12,7 +12,7 @@ from typing import Any
 
 from capex import models, worlds
 from capex.campaign import ceiling as ce
-from capex.campaign.check import refuse_the_impossible, specs_of, work_of
+from capex.campaign.check import attempt_settings, refuse_the_impossible, specs_of
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.method.presets import PRESETS, MethodSettings
@@ -23,7 +23,6 @@ from capex.run.manifest import MANIFEST
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
-from capex.worlds.robots import one_robot
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def prepare(
 ) -> Prepared:
     """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so
     neither a key nor `out` is needed. `named_by_user`: the user typed the names of worlds and
-    model, or wrote them into the config, so that modules and rig files among them may be loaded.
+    model, or wrote them into the config, so that modules and files among them may be loaded.
     """
     file = read_config(Path(config)) if isinstance(config, str | Path) else config
     named = model if isinstance(model, str) or model is None else model.name
@@ -154,9 +153,9 @@ def refuse_small_budgets(ready: Prepared) -> None:
     if _moves(ready.specs) or still_to_run(settings)[0] == 0:
         return
     world, task = settings.tasks[0]
-    work = work_of(settings, ready.price)
+    attempts = attempt_settings(settings, ready.price)
     first_usd = {
-        method.name: ce.sample(settings, work, ready.model, method, world, task).first_usd
+        method.name: ce.sample(settings, attempts, ready.model, method, world, task).first_usd
         or Decimal(0)
         for method in settings.methods
     }
@@ -181,7 +180,7 @@ def refuse_small_budgets(ready: Prepared) -> None:
 
 def _moves(specs: Mapping[tuple[str, str], Spec]) -> bool:
     """Whether looking at a first request would move a robot, so that nobody looks."""
-    return any(one_robot(spec) for spec in specs.values())
+    return any(spec.exclusive for spec in specs.values())
 
 
 @dataclass(frozen=True)
@@ -201,10 +200,10 @@ def dry_run(ready: Prepared) -> DryRun:
     and nothing written.
     """
     settings = ready.settings
-    work = work_of(settings, ready.price)
+    attempts = attempt_settings(settings, ready.price)
     worlds_seen = dict(reversed(settings.tasks))  # the prompt depends on the world, not on the task
     samples = [
-        ce.sample(settings, work, ready.model, method, w, t)
+        ce.sample(settings, attempts, ready.model, method, w, t)
         for w, t in worlds_seen.items()
         if not _moves(ready.specs)
         for method in settings.methods

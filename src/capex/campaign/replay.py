@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from capex import worlds
-from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
+from capex.campaign.attempt import AttemptJob, AttemptSettings, CutOff, Invalid, run_attempt
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
@@ -43,12 +43,13 @@ from capex.models.exchanges import LOG
 from capex.registry import REPEAT_REQUESTS, load
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
 from capex.run.files import read_json
+from capex.run.kinds import kind_of
 from capex.run.machine import fingerprint
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
 from capex.untrusted import picture, read_bytes
 from capex.worlds import Env
-from capex.worlds.robots import one_robot, refuse_repeating
+from capex.worlds.robots import refuse_repeating
 
 
 @dataclass(frozen=True)
@@ -152,11 +153,8 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     """Replay every episode of a run, chain by chain."""
     run = load_run(path)
     settings = run.manifest.recorded
-    if settings.command == "fork":
-        raise CapexError(
-            f"{path} holds forks, whose beginnings lie in another run; give the run of a `capex"
-            " collect`"
-        )
+    if (kind := kind_of(run.manifest)) is not None:
+        raise CapexError(f"{path} {kind.no_replay}; give the run of a `capex collect`")
     if settings.command != "collect":
         raise CapexError(
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
@@ -175,9 +173,9 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
             )
 
 
-def _work(run: LoadedRun) -> Work:
+def _attempt_settings(run: LoadedRun) -> AttemptSettings:
     settings = run.manifest.recorded
-    return Work(
+    return AttemptSettings(
         price=run.manifest.price,
         limits=settings.limits,
         sampling=settings.sampling or Sampling(),
@@ -190,7 +188,7 @@ def _work(run: LoadedRun) -> Work:
 def _replay_chain(
     run: LoadedRun, chain: LoadedChain, method: MethodSettings, blind: bool
 ) -> Iterator[Replayed]:
-    work, round_size = _work(run), run.manifest.recorded.round_size
+    settings, round_size = _attempt_settings(run), run.manifest.recorded.round_size
     before = {
         start
         for origin in run.manifest.origins[:1]
@@ -218,7 +216,7 @@ def _replay_chain(
                 )
                 continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
-            if one_robot(env.spec):
+            if env.spec.exclusive:
                 yield Replayed(episode.path, skipped="recorded answers are not said to a robot")
                 continue
             seen = as_seen_then(chain, episode)
@@ -227,7 +225,7 @@ def _replay_chain(
                 continue
             shown = memory if not episode.verdicts_seen else seen
             try:
-                difference = _difference(episode, env, method, work, shown.snapshot(), blind)
+                difference = _difference(episode, env, method, settings, shown.snapshot(), blind)
             except DamagedFile as damage:
                 yield Replayed(
                     episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
@@ -247,7 +245,7 @@ def _difference(
     episode: LoadedEpisode,
     env: Env,
     method: MethodSettings,
-    work: Work,
+    settings: AttemptSettings,
     memory: Memory,
     blind: bool,
 ) -> str:
@@ -255,8 +253,8 @@ def _difference(
     record, steps_was = episode.record, read_steps(episode.path)
     recording = Recording(episode, blind)
     clock = recording.clock if record.end is EndReason.TIME else None
-    if clock is not None and work.limits.wall_s is not None:
-        work = replace(work, limits=replace(work.limits, wall_s=0.5))
+    if clock is not None and settings.limits.wall_s is not None:
+        settings = replace(settings, limits=replace(settings.limits, wall_s=0.5))
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
@@ -264,9 +262,17 @@ def _difference(
         steered = bool(record.messages or record.human_steps)
         repeat = (load(REPEAT_REQUESTS)(record),) if steered else ()
         job = AttemptJob(
-            chain, env.spec.name, method, slot, memory, seen, extensions=repeat, again=True
+            chain,
+            env.spec.name,
+            method,
+            slot,
+            memory,
+            settings,
+            seen,
+            extensions=repeat,
+            again=True,
         )
-        outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
+        outcome = run_attempt(env, demonstrator(recording, method), job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why
         if isinstance(outcome, Invalid):

@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from capex.campaign import world_files
 from capex.campaign.names import (
     checked_hints,
     checked_resources,
@@ -30,22 +31,9 @@ from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, Plan
 from capex.method.prompts import read_hints
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
-from capex.registry import RIG_FILES, load
 from capex.run.manifest import EnginePlan, Manifest, RunPlan
 from capex.run.pace import Rate
 from capex.setting import Setting, as_flag, declared
-from capex.worlds import RIG
-
-
-def rig_contents(tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The contents of the rig files among the worlds of these (world, task): records depend on
-    them.
-    """
-    if not any(world.startswith(RIG) for world, _ in tasks):
-        return {}
-    contents: dict[str, Any] = load(RIG_FILES).rig_contents(tasks)
-    return contents
-
 
 Order = Literal["interleave", "turn", "allocate"]
 Open = Literal["server"]  # a sampling setting that is left to the server
@@ -146,12 +134,12 @@ class Settings:
     simulate."""
     order: Annotated[Order, Setting()] = "interleave"
     """{default} (default): tasks and arms take turns at each start; turn: one after the other;
-    allocate: what --allocate says. On a rig one attempt runs at a time."""
+    allocate: what --allocate says. On a robot one attempt runs at a time."""
     operator: Annotated[Literal["person", "scripted"] | None, Setting()] = None
-    """Who arranges and judges on a rig: person, at this terminal, or scripted, a stand-in that only
-    a simulated room has (default: what the rig file says)."""
+    """Who arranges and judges a robot's attempts: person, at this terminal, or scripted, a stand-in
+    that only a simulated room has (default: what the robot's file says)."""
     arrangements: Annotated[Path | None, Setting(metavar="SOURCE")] = None
-    """Take a rig's starts from here: another run (trial N then starts from the arrangement of its
+    """Take a robot's starts from here: another run (trial N then starts from the arrangement of its
     trial N), a folder of pictures (0007.png, 0007/front.png) or a LeRobot folder (default: a
     start's first attempt makes its arrangement, and the other arms match it)."""
     keep_images: Annotated[Literal["all", "start"], Setting()] = "all"
@@ -200,7 +188,7 @@ class Settings:
             "sampling": asdict(self.sampling),
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
             **({} if self.arrangements is None else {"arrangements": str(self.arrangements)}),
-            **({"rigs": rigs} if (rigs := rig_contents(self.tasks)) else {}),
+            **({world_files.KEY: held} if (held := world_files.contents(self.tasks)) else {}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             **({} if self.hints is None else {"hints": self.hints_text}),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],

@@ -19,6 +19,7 @@ from capex.campaign.names import start_text
 from capex.campaign.repair import forgotten_sentence
 from capex.run import Depth, LoadedRun, load_run
 from capex.run.files import alive
+from capex.run.kinds import kind_of
 from capex.run.reading import Held
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run
@@ -87,10 +88,8 @@ class CampaignStatus:
                 f"{count} {'attempt was' if count == 1 else 'attempts were'} judged invalid; what"
                 " they took stays counted, and their starts run again"
             )
-        if (forked := self.run.manifest.fork) is not None:
-            count = len(forked.states)
-            states = "1 state" if count == 1 else f"{count} states"
-            sentences.append(f"forks of {states} of {forked.run}")
+        if (kind := kind_of(self.run.manifest)) is not None:
+            sentences.append(kind.sentence(self.run.manifest))
         for origin in self.run.manifest.origins[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
             names = ", ".join(c.name for c in origin.changed) or "nothing that is known"

@@ -25,7 +25,6 @@ from capex.setting import Setting, as_flag
 
 if TYPE_CHECKING:
     from capex.campaign.prepare import DryRun
-    from capex.operators.scenes import Scenes
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
@@ -176,7 +175,6 @@ class Collect:
                 confirm=confirm,
                 watch=watch,
                 person=person,
-                open_dataset=lerobot_scenes,
                 depth=Depth.HEADS,
                 **given,
             )
@@ -185,13 +183,6 @@ class Collect:
         elif not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
-
-
-def lerobot_scenes(path: Path) -> Scenes:
-    """Arrangements from a LeRobot folder."""
-    from capex.dataset.scenes import LeRobotScenes  # here: pyarrow and PyAV take their time
-
-    return LeRobotScenes(path)
 
 
 def confirm_cost(cost: str) -> bool:

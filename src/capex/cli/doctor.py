@@ -72,6 +72,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
 }
 CORE = (
     "mujoco",
+    "msgspec",
     "numpy",
     "scipy",
     "statsmodels",

@@ -17,7 +17,7 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.run import LoadedRun
-from capex.worlds import RIG
+from capex.worlds import robot_prefix
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ExpertCommand:
         run = _demonstrate("expert", self, self.json_events, retry=self.retry_invalid, **engine)
         if not self.json_events:
             console.print(FittedTable(_results(run, self.names, set(parse_starts(self.starts)))))
-            if any(world.startswith(RIG) for world, _ in parse_names(self.names)):
+            if any(robot_prefix(world) for world, _ in parse_names(self.names)):
                 print_next("capex", "export", run.path, "--out", Path("datasets", run.path.name))
             elif any(e.success for e in run.episodes):
                 print_next("capex", "certify", run.path)

@@ -6,9 +6,9 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from rich.markup import escape
 from rich.progress import (
@@ -31,6 +31,8 @@ from capex.cli.tables import FittedTable
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.selection import summary
 from capex.errors import CapexError
+from capex.registry import EXPORT_FILTERS, load
+from capex.setting import docstrings
 
 NO_SIZE = (0, 0)  # none was given; an optional pair would take a run that follows it, too
 COLUMNS = (
@@ -121,6 +123,34 @@ class Certify:
         return 1 if refused else 0
 
 
+def _filter_fields() -> list[tuple[str, Any, Any]]:
+    """The flags of filters: those of the core, then those of extensions."""
+    hints, texts = get_type_hints(Filters), docstrings(Filters)
+    core = [
+        (f.name, Annotated[hints[f.name], arg(help=texts[f.name])], field(default=f.default))
+        for f in fields(Filters)
+        if f.name != "extensions"
+    ]
+    loaded = {name: load(target) for name, target in EXPORT_FILTERS.items()}
+    added = [
+        (name, Annotated[bool, arg(help=extension.help)], field(default=False))
+        for name, extension in loaded.items()
+        if extension.help
+    ]
+    return core + added
+
+
+FilterFlags = make_dataclass("FilterFlags", _filter_fields(), frozen=True)
+
+
+def filters_of(flags: Any) -> Filters:
+    """The filters that were given as flags."""
+    given = vars(flags)
+    named = tuple(name for name in EXPORT_FILTERS if given.get(name))
+    core = {name: value for name, value in given.items() if name not in EXPORT_FILTERS}
+    return Filters(**core, extensions=named)
+
+
 @dataclass(frozen=True)
 class Export:
     """Write demonstrations, certified or judged by a person, as a dataset: LeRobot's, or
@@ -155,7 +185,9 @@ class Export:
     """Two runs become two datasets over the starts that both solved."""
     failures: bool = False
     """Write the failed attempts too, as a dataset of their own named OUT-failures."""
-    filters: OmitArgPrefixes[Filters] = field(default_factory=Filters)
+    filters: Annotated[Any, OmitArgPrefixes, arg(name="filters", constructor=FilterFlags)] = field(
+        default_factory=FilterFlags
+    )
     size: Annotated[tuple[int, int], arg(metavar="WIDTH HEIGHT")] = NO_SIZE
     """Size of the pictures in pixels (default: 256 256; recorded frames keep their own)."""
     cameras: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ..]")] = ()
@@ -193,7 +225,7 @@ class Export:
                 format=self.format,
                 paired=self.paired,
                 failures=self.failures,
-                filters=self.filters,
+                filters=filters_of(self.filters),
                 pipeline=Pipeline(size, self.cameras, self.depth, self.video, self.crf),
                 licence=self.license,
                 command=shlex.join(["capex", *sys.argv[1:]]),
@@ -230,7 +262,7 @@ class Export:
         chosen = export_pack(
             self.runs,
             self.out,
-            self.filters,
+            filters_of(self.filters),
             Pipeline(size, self.cameras),
             parallel=self.parallel,
             tell=lambda done, total: tell(self.out.name, done, total),

@@ -199,7 +199,7 @@ class Check:
     def run(self) -> int:
         """Print each rule with its verdict."""
         from capex.campaign.names import parse_names, parse_starts
-        from capex.worlds import RIG, Start
+        from capex.worlds import Start
 
         worlds.allow(self.names)
         try:
@@ -208,7 +208,7 @@ class Check:
             start, *others = parse_starts(self.start)
             if others:
                 raise CapexError(f"--start is {self.start}; a check takes one start") from None
-        if worlds.split_name(self.names)[0].startswith(RIG):
+        if worlds.robot_prefix(worlds.split_name(self.names)[0]):
             from capex.cli.rig_check import check_rig
 
             return check_rig(self.names, start, dry=self.dry, yes=self.yes)

@@ -6,21 +6,23 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from capex.campaign.judging import Question
-from capex.cli.arranging import TerminalArranger
 from capex.cli.keys import Keys
 from capex.cli.progress import paused
 from capex.cli.verdicts import TerminalJudge
 from capex.errors import RigFault
-from capex.operators import Standby
-from capex.operators.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
-from capex.worlds.robots import RigEnv, one_robot
+from capex.worlds.robots import RigEnv
+
+if TYPE_CHECKING:
+    from capex.cli.arranging import TerminalArranger
+    from capex.operators import Standby
+    from capex.operators.arrangements import Arrangement, Match
 
 LISTEN_S = 0.2
 
@@ -39,15 +41,19 @@ class TerminalOperator:
 
     @property
     def _arranging(self) -> TerminalArranger:
+        from capex.cli.arranging import TerminalArranger  # here: most worlds reset themselves
+
         return TerminalArranger(self.judging.keys, self.judging.out, self.judging.paused)
 
     def arrange(
         self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
     ) -> Match:
         """Wait for the scene; that of a world that resets itself is ready."""
+        from capex.operators.arrangements import Match
+
         with self.judging.paused():
             name = self.name  # asked for once
-        if not one_robot(env.spec):
+        if not env.spec.exclusive:
             return Match(name, self.stand_in, None)
         ready = self._arranging.arrange(env, start, arrangement, standby)
         return Match(ready.by or name, self.stand_in, None, notes=ready.notes)

@@ -22,13 +22,13 @@ from capex.errors import CapexError, UnknownName
 from capex.method.executor import Executor
 from capex.plan import LEG_M, ArmTarget, Waypoint
 from capex.pose import Array, Pose
-from capex.rigs import rig_world
+from capex.rigs import RIG, rig_world
 from capex.rigs.cameras.calibration import CameraPose, places, solve_pose
 from capex.rigs.env import RigFileEnv
 from capex.rigs.opening import open_arms
 from capex.rigs.rigfile import CameraEntry, Corner, RigFile
 from capex.rigs.where import ArmAt, look, look_long, wait_until_it_floats
-from capex.worlds import RIG, Start
+from capex.worlds import Start
 
 WATCH_EVERY_S = 0.5
 Asked = Callable[[int, Path], str]  # (place from 1, picture) -> "u,v", or nothing where not seen

@@ -26,7 +26,7 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError
-from capex.worlds import RIG
+from capex.worlds import robot_prefix
 
 if TYPE_CHECKING:
     from capex.run import LoadedRun
@@ -131,7 +131,7 @@ class Train:
         starts = checkpoint.read_spec(place).training.get("starts", ())
         if starts:
             world, task = starts[0][:2]
-            rig = world.startswith(RIG)  # whose starts a person arranges: few of them
+            rig = bool(robot_prefix(world))  # whose starts a person arranges: few of them
             first = max(0 if rig else 1000, *(start[2] + 1 for start in starts))
             unseen = ("--starts", f"{first}:{first + (10 if rig else 50)}")
             rollouts = self.out.with_name(f"{self.out.name}-rollouts")
@@ -268,14 +268,12 @@ def print_rollouts(run: Path) -> None:
 
 def roll_out_here(jobs: Sequence[Rollouts], *, by: str | None, **options: Any) -> LoadedRun:
     """Rollouts on a rig with a display, and where a person stands by, at this terminal."""
-    from capex.cli.collect import lerobot_scenes
     from capex.cli.operator import at_terminal
     from capex.cli.progress import watching
     from capex.students.attended import roll_out
 
     with watching(console, False) as watch, at_terminal(by, console, watch) as person:
-        given = {"open_dataset": lerobot_scenes, "watch": watch, **options}
-        return roll_out(jobs, person=person, **given)
+        return roll_out(jobs, person=person, watch=watch, **options)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def judged(verdict: Verdict) -> str:
 
 def driven(steps: int) -> str:
     """Why a success that a person helped to is no demonstration of its model's."""
-    return f"a person took over and drove {steps} of its steps: not the model's own"
+    return f"a person drove {steps} of its steps: not the model's own"
 
 
 def read_certificate(episode: Path) -> Certificate | None:

@@ -202,7 +202,7 @@ def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec,
 
 
 def _specs(attempts: Sequence[Candidate]) -> Iterator[tuple[str, Spec]]:
-    """Of each task, and of each attempt whose frames were recorded: its rig may have changed."""
+    """Of each task, and of each attempt whose frames were recorded: its robot may have changed."""
     seen = set()
     for episode in (a.summary for a in attempts):
         name = f"{episode.world}:{episode.task}"

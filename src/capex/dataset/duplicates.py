@@ -34,7 +34,7 @@ class Motions:
         self._alike(attempt).append(attempt)
 
     def _alike(self, attempt: Summary) -> list[Summary]:
-        return self._taken[attempt.key[:4], attempt.steps]  # forks may repeat their origin
+        return self._taken[attempt.key[:4], attempt.steps]  # resumed ones repeat origins
 
     def _same(self, one: Summary, other: Summary) -> bool:
         same_file = one.path.resolve() == other.path.resolve()

@@ -7,20 +7,28 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from capex.dataset.certify import driven, judged, read_certificate
+from capex.dataset.certify import judged, read_certificate
 from capex.dataset.duplicates import Motions
 from capex.dataset.frames import check_episode
 from capex.errors import CapexError, DamagedFile, UnknownName, as_cell
+from capex.registry import EXPORT_FILTERS, load
 from capex.run import load_chain
 from capex.run.store import Chain, find_run
 from capex.run.summary import StartKey, Summary, summarize
 
 NO_CERTIFICATE = "not certified yet; run capex certify"
-FORKED = "a fork; --forks takes them"
+
+
+@dataclass(frozen=True)
+class ExportFilter:
+    """A filter of an extension, by name in `registry.EXPORT_FILTERS`."""
+
+    refusal: Callable[[Summary, bool], str]  # (episode, whether its flag is given) -> why not
+    help: str = ""  # of its flag; without help it has no flag
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,6 @@ class Filters:
 
     uncertified: bool = False
     """Take successes without a certificate too."""
-    forks: bool = False
-    """Take forks (`capex fork`) too: whole episodes whose beginnings are their origins'."""
     tasks: tuple[str, ...] = ()
     """Only these tasks (default: all)."""
     arms: tuple[str, ...] = ()
@@ -81,8 +87,13 @@ class Filters:
     without confidences are left out (default: any)."""
     max: int | None = None
     """At most so many demonstrations of each task, the first by start (default: all)."""
+    extensions: tuple[str, ...] = ()
+    """The flags of extensions that are given, by name in `registry.EXPORT_FILTERS`."""
 
     def __post_init__(self) -> None:
+        for name in self.extensions:
+            if name not in EXPORT_FILTERS:
+                raise UnknownName("filter", name, EXPORT_FILTERS)
         for name, value in (("--max", self.max), ("--max-steps", self.max_steps)):
             if value is not None and value < 1:
                 raise CapexError(f"{name} is {value}; it must be at least 1")
@@ -114,7 +125,7 @@ def find_attempts(folder: Path) -> list[Candidate | LeftOut]:
     for chain in [Chain(folder)] if (folder / "episodes").is_dir() else find_run(folder).chains():
         loaded = load_chain(chain)
         by_start: dict[int, Candidate | LeftOut] = {
-            # a demonstration begins at its start, a fork's too
+            # a demonstration begins at its start, a resumed one's too
             e.index: _candidate(replace(summarize(e), steps=e.record.steps))
             for e in loaded.episodes
         }
@@ -161,11 +172,8 @@ def select_failures(
     chosen, motions = Selection(name, []), Motions()
     for attempt in _asked_for(attempts, filters):
         if isinstance(attempt, Candidate) and attempt.summary.success is False:
-            still = attempt.summary.steps == 0
-            forked = attempt.summary.resumed is not None and not filters.forks
-            reason = FORKED if forked else "the robot never moved" if still else ""
-            if attempt.summary.human_steps:
-                reason = driven(attempt.summary.human_steps)
+            still = "the robot never moved" if attempt.summary.steps == 0 else ""
+            reason = _refused_by_extension(attempt.summary, filters) or still
             reason = reason or _unreadable(attempt)
             reason = reason or _repeated(attempt, motions)
             if reason:
@@ -290,10 +298,8 @@ def _failed(attempt: Candidate) -> str:
 def _refusal(attempt: Candidate, filters: Filters) -> str:
     """Why a success is not taken, or nothing."""
     e, f = attempt.summary, filters
-    if e.resumed is not None and not f.forks:
-        return FORKED
-    if e.human_steps:
-        return driven(e.human_steps)
+    if reason := _refused_by_extension(e, f):
+        return reason
     if not attempt.certified and not attempt.judge and not f.uncertified:
         return attempt.uncertified
     if f.min_steps is not None and e.steps < f.min_steps:
@@ -308,6 +314,14 @@ def _refusal(attempt: Candidate, filters: Filters) -> str:
         return "no confidence was stated"
     if f.min_confidence is not None and (e.confidence or 0.0) < f.min_confidence:
         return f"mean confidence below {f.min_confidence:g}"
+    return ""
+
+
+def _refused_by_extension(episode: Summary, filters: Filters) -> str:
+    for name, target in EXPORT_FILTERS.items():
+        refusal: str = load(target).refusal(episode, name in filters.extensions)
+        if refusal:
+            return refusal
     return ""
 
 

@@ -149,8 +149,8 @@ def require_pictures(episode: Path, steps: StepArrays) -> None:
 
 
 def recorded_spec(record: EpisodeRecord, steps: StepArrays, frames: RecordedFrames) -> Spec:
-    """What is known of the robot: cameras and names as they were recorded, the rest from the rig
-    file, which is only read. Where that is gone, arms are those that were commanded.
+    """What is known of the robot: cameras and names as they were recorded, the rest from its file,
+    which is only read. Where that is gone, arms are those that were commanded.
     """
     name = f"{record.world}:{record.task}"
     known = [frames.camera(camera) for camera in frames.cameras]

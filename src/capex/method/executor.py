@@ -2,7 +2,7 @@
 
 Written once against the Env protocol. A waypoint moves every arm that has a target, together, or
 the base; then their grippers act. Control returns when the waypoints end, or one stalls, makes
-contact, times out, is stopped by a rig's guard or ends the episode. Reports have cm and degrees.
+contact, times out, is stopped by a robot's guard or ends the episode. Reports have cm and degrees.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def clamp_notes(targets: Mapping[str, ClampedTarget]) -> list[str]:
 
 
 def guard_notes(phrases: Mapping[str, int]) -> list[str]:
-    """What a rig's guard changed about a waypoint's commands, and in how many ticks."""
+    """What a robot's guard changed about a waypoint's commands, and in how many ticks."""
     said = (f"{what} in {n} tick{'s' * (n != 1)}" for what, n in phrases.items())
     return [f"guard: {', '.join(said)}"] if phrases else []
 

@@ -110,7 +110,7 @@ def observe(
 ) -> Observation:
     """Look at the world: proprioception and one image per camera."""
     images = look(env, image_size)
-    state = env.robot_state()  # after the images: a rig settles for those
+    state = env.robot_state()  # after the images: a robot settles for those
     return Observation(
         instruction=env.instruction,
         steps_left=steps_left,

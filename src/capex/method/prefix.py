@@ -25,7 +25,7 @@ class Prefix:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The decisions that are taken over."""
+        """The decisions before the state."""
         return self.record.turns[: self.decision - 1]
 
     @property

@@ -86,7 +86,7 @@ class SystemValues:
 
     plan_max: int = PLAN_MAX
     operator_judges: bool = False
-    cameras: Mapping[str, str] = field(default_factory=dict)  # the rig's words about each
+    cameras: Mapping[str, str] = field(default_factory=dict)  # the world's words about each
     hints: str = ""
     references: tuple[tuple[ReportedWaypoint, ...], ...] = ()  # newest first
     skeleton: SkeletonValues | None = None

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from capex import codec
-from capex.campaign.manifest import ARRANGEMENTS
 from capex.errors import DamagedFile
 from capex.models.pictures import encode_png
 from capex.run.files import now, read_json, whole_folder, write_bytes, write_json
@@ -24,6 +23,7 @@ from capex.run.store import Chain
 from capex.untrusted import damage, picture, read_bytes, require_plain
 from capex.worlds import Image
 
+ARRANGEMENTS = "arrangements"  # the folder within a run
 MATCH = "arrangement"  # the folder within an episode
 _NOTE, _MATCH_NOTE = "arrangement.json", "match.json"
 

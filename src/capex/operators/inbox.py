@@ -143,14 +143,6 @@ def mark_delivered(run: Path, chain: str, start: int, decisions: Sequence[int]) 
     write_bytes(_delivered_file(run, chain, start), json.dumps(list(decisions)).encode())
 
 
-def forget_attempt(run: Path, chain: str, start: int) -> None:
-    """Remove the requests to an attempt that is over, or begins anew."""
-    takeover = _takeover_file(run, chain, start)
-    messages = messages_file(run, chain, start), _delivered_file(run, chain, start)
-    for path in (*messages, takeover, takeover.with_suffix(".driven")):
-        path.unlink(missing_ok=True)
-
-
 def messages_file(run: Path, chain: str, start: int) -> Path:
     """The file of an attempt's messages."""
     return run / REQUESTS / "messages" / chain / f"{start:04d}.jsonl"

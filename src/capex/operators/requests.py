@@ -66,11 +66,8 @@ class OperatorRequests(CampaignExtension):
         self._driven: list[dict[str, Any]] = []
         self._gone = ""  # the driver whose page vanished
         self._gone_until_s = math.inf
-        self._before: list[Mapping[str, Any]] = []  # still to be driven again
-        if attempt.continues:
-            self._before += inbox.recorded_drives(*attempt.place)
-        else:
-            inbox.forget_attempt(*attempt.place)
+        # Still to be driven again, where the attempt continues one that was cut off.
+        self._before = inbox.recorded_drives(*attempt.place)
 
     def before_decision(self, number: int) -> Intervention | None:
         drive = self._drive(number)
@@ -85,7 +82,7 @@ class OperatorRequests(CampaignExtension):
     def committed(self) -> None:
         """The record holds the messages and the moves."""
         if self._delivered or self._driven:
-            inbox.forget_attempt(*self._attempt.place)
+            control.forget_attempt(*self._attempt.place)
 
     def _message(self, decision: int) -> str:
         """The messages for this decision, as one text."""

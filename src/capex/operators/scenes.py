@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from capex.campaign.manifest import ARRANGEMENTS
 from capex.errors import CapexError, DamagedFile
 from capex.models import pictures
-from capex.operators.arrangements import find_arrangement, read_image
+from capex.operators.arrangements import ARRANGEMENTS, find_arrangement, read_image
 from capex.run.reading import load_run
 from capex.run.store import find_run
 from capex.worlds import Image, Spec
@@ -31,18 +30,14 @@ class Scenes(Protocol):
         """The scene of a start, by camera of that world."""
 
 
-# Opens a LeRobot folder: who reads datasets stands above this room.
-OpenDataset = Callable[[Path], Scenes]
-
-
-def open_scenes(path: Path, task: str, open_dataset: OpenDataset | None = None) -> Scenes:
-    """A run, a folder of pictures or, by `open_dataset`, a LeRobot folder; anything else is refused
-    with a sentence.
-    """
+def open_scenes(path: Path, task: str) -> Scenes:
+    """A run, a folder of pictures or a LeRobot folder; anything else is refused with a sentence."""
     if (path / "manifest.json").is_file():
         return RunScenes(path, task)
-    if (path / "meta" / "info.json").is_file() and open_dataset is not None:
-        return open_dataset(path)
+    if (path / "meta" / "info.json").is_file():
+        from capex.operators.lerobot_scenes import LeRobotScenes  # pyarrow and PyAV take their time
+
+        return LeRobotScenes(path)
     if path.is_dir():
         return FolderScenes(path)
     raise CapexError(

@@ -255,5 +255,5 @@ def comparisons(sources: Sequence[Source]) -> list[Comparison]:
         compare(a, b)
         for a, b in itertools.combinations(with_data, 2)
         if few or a is with_data[0] or a.model == b.model
-        if a.forked == b.forked  # what begins in the middle is not compared with a whole episode
+        if a.resumed == b.resumed  # what begins in the middle is not compared with a whole episode
     ]

@@ -22,7 +22,7 @@ from capex.run.store import SPEND, Chain, Run, find_run
 from capex.run.summary import summarize
 from capex.worlds import split_name
 
-TAKEN_OVER = "a person took it over"
+DRIVEN = "a person drove the robot"
 SPOKEN_TO = "the operator spoke to the model"
 
 
@@ -102,7 +102,7 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
             f"Run {info.name}: spend.jsonl has lost lines: the records of {where} hold requests"
             " that it lacks. Costs are those of the records; capex repair enters them again."
         )
-    for why in (TAKEN_OVER, SPOKEN_TO):
+    for why in (DRIVEN, SPOKEN_TO):
         if steered := sum(row.error == why for row in data.invalid[out_before:]):
             attempts = "1 attempt was" if steered == 1 else f"{steered} attempts were"
             data.problems.append(
@@ -152,7 +152,7 @@ def _add(
         try:
             row = summarize(found, run)
             spoken = data.unaided and row.messages > 0
-            steered = TAKEN_OVER if row.human_steps else SPOKEN_TO if spoken else ""
+            steered = DRIVEN if row.human_steps else SPOKEN_TO if spoken else ""
             if steered:
                 cost = cost_row(found.index, of_episode(found), chain, run, data.runs[run])
                 data.invalid.append(replace(cost, error=steered))

@@ -21,8 +21,8 @@ from capex.run.verdicts import Verdict
 @dataclass(frozen=True, slots=True)
 class CostRow:
     """What was paid for and is no episode: an attempt that an error invalidated, or, without an
-    error, what attempts at a start took that left no record. Whatever a later attempt took over is
-    counted there.
+    error, what attempts at a start took that left no record. Whatever a later attempt goes on with
+    is counted there.
     """
 
     run: int

@@ -15,6 +15,7 @@ from typing import Any
 
 from capex.method.presets import PRESETS
 from capex.report.rows import CostRow, RunData, RunInfo
+from capex.run.kinds import kind_of
 from capex.run.summary import Summary
 
 # Then others by name, then the privileged sources.
@@ -25,7 +26,7 @@ COLOURS = {"base": 0, "capex": 1, "capex-fresh": 2, "capex-stated": 3, "expert":
 APART = ("command", "tasks", "arms", "arm", "worlds", "starts")
 Member = tuple[int, str, str]  # run, arm, model
 STAND_IN = "stand-in"
-RIG_TASK = re.compile(r"rigs\..*\.tasks\.[^.]+\.")
+FILE_TASK = re.compile(r"world_files\..*\.tasks\.[^.]+\.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,7 @@ class Source:
         return any(e.student is not None for e in self.episodes)
 
     @property
-    def forked(self) -> bool:
+    def resumed(self) -> bool:
         """Whether its episodes go on from saved states."""
         return any(e.resumed is not None for e in self.episodes)
 
@@ -167,10 +168,11 @@ def identity(run: RunInfo, arm: str) -> dict[str, Any]:
     physics they ran on.
     """
     settings = {k: v for k, v in (run.settings or {}).items() if k not in APART}
-    forked = {} if run.manifest.fork is None else {"forks of": run.manifest.fork.run}
+    kind = kind_of(run.manifest)
+    more = {} if kind is None else kind.identity(run.manifest)
     physics = {"mujoco": run.manifest.versions.get("mujoco")}
     own = (run.settings or {}).get("arms", {}).get(arm, {})
-    return _flat({**settings, **forked, "arm": own, **physics})
+    return _flat({**settings, **more, "arm": own, **physics})
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -185,10 +187,10 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Names of the settings that differ. A run keeps its rig's words of its own tasks alone, so
-    that one that has no such task does not differ in them.
+    """Names of the settings that differ. Of a world's files a run keeps its own tasks alone, so
+    one that has no such task does not differ in them.
     """
-    theirs, others = ({m[0] for k in side if (m := RIG_TASK.match(k))} for side in (a, b))
+    theirs, others = ({m[0] for k in side if (m := FILE_TASK.match(k))} for side in (a, b))
     return sorted(
         k
         for k in {*a, *b}
@@ -219,7 +221,8 @@ def _source(
     )
     stand_in = any(e.stand_in for e in episodes) or any(a.stand_in for a in invalid)
     label = plain(arm if arm == model else f"{arm} · {model}")
-    label += ", forks" if any(e.resumed is not None for e in episodes) else ""
+    kind = kind_of(data.runs[together[0].member[0]].manifest)
+    label += "" if kind is None else f", {kind.label}"
     label += f" ({STAND_IN})" if stand_in else ""
     label += "" if alone else f" [{'+'.join(runs)}]"
     settings = data.runs[together[0].member[0]].recorded

@@ -10,7 +10,9 @@ from capex import trust
 from capex.errors import CapexError
 from capex.rigs.parse import PACKAGED, find_rig, read_rig
 from capex.rigs.rigfile import RigFile
-from capex.worlds import RIG, Env, Need, Planner, TaskInfo
+from capex.worlds import Env, Need, Planner, TaskInfo
+
+RIG = "rig:"  # a world of one rig: then the path of a rig file, or the name of one in the package
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def rig_world(world: str) -> RigWorld:
     """
     path = find_rig(world.removeprefix(RIG)).resolve()
     if path.parent != PACKAGED.resolve():
-        trust.require_rig(path)
+        trust.require_file(path, "rig file", "--rig")
     key = _stamps(path)
     if key not in _WORLDS:
         rig = read_rig(path)

@@ -9,24 +9,19 @@ from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.operators import Operator
 from capex.operators.arranging import ArrangedBy
-from capex.operators.scenes import OpenDataset, Scenes, open_scenes
+from capex.operators.scenes import Scenes, open_scenes
 from capex.operators.scripted import ScriptedOperator
+from capex.rigs import RIG
 from capex.rigs.campaign_files import rig_of
-from capex.worlds import RIG, Spec
-from capex.worlds.robots import one_robot
+from capex.worlds import Spec
 
 Specs = Mapping[tuple[str, str], Spec]
 
 
-def people_of(
-    settings: Settings,
-    specs: Specs,
-    person: Operator | None,
-    open_dataset: OpenDataset | None = None,
-) -> People:
+def people_of(settings: Settings, specs: Specs, person: Operator | None) -> People:
     """The people of a campaign; a start without an arrangement is refused."""
     operator, named = choose_operator(settings, specs, person)
-    scenes = scenes_of(settings, specs, open_dataset)
+    scenes = scenes_of(settings, specs)
     arranged = () if operator is None else (ArrangedBy(operator, scenes),)
     return People(operator, named, arranged)
 
@@ -36,7 +31,7 @@ def choose_operator(
 ) -> tuple[Operator | None, str]:
     """Who stands beside the robot, and as the manifest says it; empty where nobody is needed."""
     needed = [spec for spec in specs.values() if spec.success == "operator"]
-    robots = [spec for spec in needed if one_robot(spec)]
+    robots = [spec for spec in needed if spec.exclusive]
     if not needed:
         if settings.operator is not None:
             raise CapexError(
@@ -64,9 +59,7 @@ def choose_operator(
     return given, wanted
 
 
-def scenes_of(
-    settings: Settings, specs: Specs, open_dataset: OpenDataset | None
-) -> dict[str, Scenes]:
+def scenes_of(settings: Settings, specs: Specs) -> dict[str, Scenes]:
     """Where the arrangements of each task come from; a start that is not there is refused."""
     source = settings.arrangements
     if source is None:
@@ -75,7 +68,7 @@ def scenes_of(
     for spec in specs.values():
         if spec.success != "operator":
             raise CapexError(f"--arrangements {source}: {spec.name} resets itself; leave it out")
-        scenes = open_scenes(source, spec.task, open_dataset)
+        scenes = open_scenes(source, spec.task)
         missing = sorted(set(settings.starts) - set(scenes.starts()))
         if missing:
             has = sorted(scenes.starts())

@@ -333,6 +333,7 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
         world=world,
         task=task,
         horizon=rig.tasks[task].steps,
+        exclusive=True,
         control_hz=rig.control_hz,
         arms=tuple(
             ArmSpec(

@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.run.files import now, read_json, remove_leftovers, write_json
+from capex.untrusted import is_plain
 
 REQUESTS = "requests"
 Kind = Literal["pause", "stop"]
@@ -51,7 +52,7 @@ def withdraw(run: Path, kind: Kind) -> None:
 
 def forget(run: Path) -> None:
     """Remove the requests to an earlier campaign."""
-    if not (run / REQUESTS).is_dir():
+    if not is_plain(run / REQUESTS):
         return
     for folder in (run / REQUESTS, *(run / REQUESTS).glob("*/*")):
         if folder.is_dir():
@@ -62,7 +63,15 @@ def forget(run: Path) -> None:
 
 def attempt_requested(run: Path, chain: str, start: int) -> bool:
     """Whether there is any request to an attempt."""
-    return any((run / REQUESTS).glob(f"*/{chain}/{start:04d}.*"))
+    folder = run / REQUESTS
+    return is_plain(folder) and any(folder.glob(f"*/{chain}/{start:04d}.*"))
+
+
+def forget_attempt(run: Path, chain: str, start: int) -> None:
+    """Remove the requests to an attempt that is over, or begins anew."""
+    if attempt_requested(run, chain, start):
+        for path in (run / REQUESTS).glob(f"*/{chain}/{start:04d}.*"):
+            path.unlink(missing_ok=True)
 
 
 def _file(run: Path, kind: Kind) -> Path:

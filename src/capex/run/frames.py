@@ -1,4 +1,4 @@
-"""Recorded frames of an episode: EPISODE/frames, written by `capex.rigs.cameras.recording`.
+"""Recorded frames of an episode: EPISODE/frames, written while the robot moves.
 
 State t, of T+1, is what the robot showed before action t; each camera has a stored frame for it.
 """
@@ -55,6 +55,7 @@ class RecordedFrames:
         self._folder = episode / FRAMES
         path = self._folder / CAMERAS_JSON
         try:
+            require_plain(episode)  # its folder of frames is no link
             require_plain(self._folder)
             rows = read_json(path)
             self._cameras = {name: _camera(name, row) for name, row in rows.items()}
@@ -73,7 +74,7 @@ class RecordedFrames:
 
     @property
     def cameras(self) -> tuple[str, ...]:
-        """Their names, in the order of the rig file."""
+        """Their names, in the order of the robot's file."""
         return tuple(self._cameras)
 
     @property
@@ -92,7 +93,7 @@ class RecordedFrames:
         return self._column(self.camera(camera).name, "device_s")
 
     def arrived_s(self, camera: str) -> Array:
-        """The rig's clock when each state's frame arrived, (T+1,)."""
+        """The robot's clock when each state's frame arrived, (T+1,)."""
         return self._column(self.camera(camera).name, "arrived_s")
 
     def check(self, states: int) -> None:

@@ -2,7 +2,7 @@
 
     .writing-PID-0007/live/events.jsonl    what happens, a line each, not flushed to disk
     .writing-PID-0007/live/HASH.png        pictures, where the attempt itself keeps none
-    .writing-PID-0007/live/front.jpg       of a rig: what a camera sees now, while somebody watches
+    .writing-PID-0007/live/front.jpg       of a robot: a camera's view now, while somebody watches
 
 Nothing depends on it, and nothing of it stays: the folder is removed before the attempt comes to
 exist.
@@ -76,7 +76,7 @@ def watched_at(attempt: Path) -> float:
         return 0.0
 
 
-def screens(attempt: Path) -> dict[str, Path]:
+def camera_views(attempt: Path) -> dict[str, Path]:
     """By camera, what it sees now."""
     return {p.stem: p for p in (attempt / LIVE_FOLDER).glob("[!.]*.jpg")}
 

@@ -18,6 +18,7 @@ from capex.models import ChatSettings, Sampling
 from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.run.files import read_json, write_json
+from capex.run.kinds import kind_of
 
 FORMAT = 2  # of a run directory
 MANIFEST = "manifest.json"
@@ -38,7 +39,7 @@ class RecordedSettings:
     hints: str = ""
     tasks: tuple[str, ...] = ()  # WORLD:TASK
     arms: Mapping[str, MethodSettings] = field(default_factory=dict)
-    rigs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by world
+    world_files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by world
 
     @property
     def label(self) -> str:
@@ -72,16 +73,6 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class ForkedRun:
-    """What all forks of a run share, and the states that they resumed from."""
-
-    run: str  # the name of the run whose states are forked
-    seed: int
-    remember: bool
-    states: Mapping[str, str] = field(default_factory=dict)  # state -> SHA-256 of its record
-
-
-@dataclass(frozen=True)
 class SettingChange:
     """A setting that a branch changed, by its path, as in arms.capex.tau."""
 
@@ -102,8 +93,8 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RigText:
-    """The files of a rig as they were written."""
+class WorldFile:
+    """The files that the records of a world depend on, as they were written."""
 
     sha256: str
     files: Mapping[str, str]
@@ -118,10 +109,10 @@ class Manifest:
     plan: RunPlan = RunPlan()
     price: Price | None = None
     stand_in: bool = False
-    rigs: Mapping[str, RigText] = field(default_factory=dict)  # by world
+    world_files: Mapping[str, WorldFile] = field(default_factory=dict)  # by world
     operators: Mapping[str, bool] = field(default_factory=dict)  # by name, whether a stand-in
-    fork: ForkedRun | None = None
     branched_from: Origin | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)  # their fields, by name
     versions: Mapping[str, str] = field(default_factory=dict)
     revision: str | None = None
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
@@ -146,17 +137,12 @@ class Manifest:
         return {k: v for k, v in data.items() if k not in _OPTIONAL or v}
 
 
-_OPTIONAL = frozenset(("rigs", "operators", "fork", "branched_from"))
+_OPTIONAL = frozenset(("world_files", "operators", "branched_from", "extensions"))
 
 
 def recorded(settings: Mapping[str, Any]) -> RecordedSettings:
     """The settings of a manifest with their types; ValueError where one has another."""
-    return codec.from_json({"settings": settings}, _Settings).settings
-
-
-@dataclass(frozen=True)
-class _Settings:
-    settings: RecordedSettings  # so that a fault is named settings.NAME
+    return codec.from_json(settings, RecordedSettings, at="settings")
 
 
 def require_format(run_dir: Path, data: Mapping[str, Any]) -> None:
@@ -177,7 +163,8 @@ def read_manifest(run_dir: Path) -> Manifest:
     require_format(run_dir, data)
     try:
         manifest = codec.from_json(data, Manifest)
-        recorded(manifest.settings)
+        if (kind := kind_of(manifest)) is not None:
+            kind.fields(manifest)
     except ValueError as error:
         raise DamagedFile(path, str(error)) from None
     return manifest

@@ -266,7 +266,7 @@ def load_chain(chain: Chain, depth: Depth = Depth.WHOLE, held: Held | None = Non
             )
     episodes.sort(key=lambda e: (e.position, e.index))
     world, task, arm = (*name.split("--", 2), "", "")[:3]
-    world = episodes[0].record.world if episodes else world  # its folder names a rig's path freely
+    world = episodes[0].record.world if episodes else world  # a folder does not name a path exactly
     return LoadedChain(
         name, world, task, arm, chain.path, tuple(episodes), tuple(invalid), tuple(damaged)
     )

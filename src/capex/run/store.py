@@ -257,7 +257,7 @@ class Chain:
 
 
 def chain_name(world: str, task: str, arm: str) -> str:
-    """WORLD--TASK--ARM, as the name of a folder: a rig's world may hold a path."""
+    """WORLD--TASK--ARM, as the name of a folder; the name of a world may hold a path."""
     folder = re.sub(r"[^\w.,=+-]+", "-", world)
     return f"{folder}--{task}--{arm}"
 

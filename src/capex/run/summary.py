@@ -85,7 +85,7 @@ class Summary:
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     resumed: Resumed | None = None  # where it resumed from a saved state of another one
     messages: int = 0  # of people to the model: it knew more than others
-    human_steps: int = 0  # by a person who took the attempt over: its outcome is not the model's
+    human_steps: int = 0  # by a person: its outcome is not the model's
     extensions: Mapping[str, Any] = field(default_factory=dict)  # of its record
 
     @property

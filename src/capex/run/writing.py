@@ -68,7 +68,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidNote:
-    """The record of an attempt that an error of the model, the simulator or the rig ended. It
+    """The record of an attempt that an error of the model, the simulator or the robot ended. It
     counts against the start's attempts if the model had begun to answer. `continues`: the next one
     begins with its exchanges. `final`: the start's budget is used up.
     """
@@ -139,7 +139,7 @@ class EpisodeWriter:
         invalid: bool = False,
         unfinished: tuple[bytes, bytes | None] | None = None,
     ) -> Path:
-        """Take over an attempt written on another machine: files by name, and what it leaves."""
+        """Keep an attempt written on another machine: files by name, and what it leaves."""
         for name, content in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self.folder / name, content)

@@ -9,23 +9,22 @@ start, on one arrangement.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.attempt import Work
+from capex.campaign import world_files
 from capex.campaign.check import refuse_sharing, refuse_starts
-from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
+from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.demonstrators import STUDENT, method_without_model
-from capex.campaign.engines import Setup
+from capex.campaign.engines import Campaign
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
-from capex.campaign.manifest import copy_rigs
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import CapexError
 from capex.method.episode import Demonstrator
 from capex.run import LoadedRun
-from capex.run.store import SPEND, Run, open_run
+from capex.run.store import Run, open_run
 from capex.setting import as_flag
 from capex.students.evaluate import Rollouts, Student, identify, refuse_other_student, student
 from capex.students.rollouts import RolloutPlan
@@ -58,7 +57,6 @@ def roll_out(
     jobs: Sequence[Rollouts],
     *,
     person: Judge | None = None,
-    open_dataset: Callable[..., Any] | None = None,
     watch: Watch | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -71,22 +69,24 @@ def roll_out(
     specs = {(spec.world, spec.task): spec}
     refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
-    people = people_of(settings, specs, person, open_dataset)
+    people = people_of(settings, specs, person)
     refuse_without_operator(settings, specs, people.judge)
     run = open_run(settings.out, {"command": "evaluate"}, gl_backend())
-    copy_rigs(run.path, (spec.world,))
+    world_files.copy(run.path, (spec.world,))
     _claim(run, spec, plans, settings.starts)
     students = Students({plan.arm: job for plan, job in zip(plans.values(), jobs, strict=True)})
-    setup = Setup(
-        Work(),
+    stand_in = any(plan.stand_in for plan in plans.values())
+    campaign = Campaign(
+        run,
+        settings,
+        specs,
         students,
-        run.path / SPEND,
+        stand_in=stand_in,
+        computes_here=True,
         judge=people.judge,
         extensions=people.extensions,
-        judge_now=settings.judge == "now",
     )
-    stand_in = any(plan.stand_in for plan in plans.values())
-    return conduct(Campaign(run, settings, specs, setup, stand_in, computes_here=True), watch)
+    return run_campaign(campaign, watch)
 
 
 def _identified(jobs: Sequence[Rollouts]) -> tuple[Spec, dict[str, RolloutPlan]]:

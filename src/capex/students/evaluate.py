@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from capex import worlds
+from capex.campaign import world_files
 from capex.campaign.names import parse_names, start_text
-from capex.campaign.settings import rig_contents
 from capex.errors import CapexError
 from capex.method.context import EpisodeContext
 from capex.method.episode import Episode
@@ -248,8 +248,8 @@ def describe(job: Rollouts, folder: Path, spec: ActorSpec, horizon: int) -> dict
 
 
 def _rig(name: str) -> dict[str, str]:
-    """What the rig files say, so that a changed one is noticed; nothing of other worlds."""
-    contents = rig_contents(parse_names(name))
+    """What the world's files say, so that a changed one is noticed; nothing of other worlds."""
+    contents = world_files.contents(parse_names(name))
     text = json.dumps(contents, sort_keys=True, default=str)
     return {"rig": hashlib.sha256(text.encode()).hexdigest()[:16]} if contents else {}
 

@@ -24,7 +24,7 @@ from capex.errors import CapexError, GLUnavailable, UnknownName, Unsupported
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
 from capex.processes import safe_path
-from capex.registry import RIG_WORLD, load
+from capex.registry import ROBOT_NAMES, ROBOT_WORLDS, load
 from capex.worlds.pinhole import CameraModel as CameraModel
 from capex.worlds.pinhole import DepthImage as DepthImage
 from capex.worlds.spec import DEFAULT_IMAGE_SIZE as DEFAULT_IMAGE_SIZE
@@ -107,7 +107,7 @@ class RobotState:
     contacts: frozenset[Contact] = frozenset()
     base: tuple[float, float, float] | None = None  # x, y, yaw in a frame fixed to the floor
     proprio: Array = field(default_factory=lambda: np.zeros(0))
-    guard: tuple[str, ...] = ()  # what a rig's guard changed in the last tick's command
+    guard: tuple[str, ...] = ()  # what a robot's guard changed in the last tick's command
     stopped: str = ""  # why the guard ended the motion; empty while it may go on
 
 
@@ -120,7 +120,7 @@ class FrameRecording(Protocol):
         """
 
     def close(self) -> None:
-        """Everything marked is on disk when this returns; RigFault where something was lost."""
+        """Everything marked is on disk when this returns; a fault where something was lost."""
 
 
 class Env(Protocol):
@@ -215,9 +215,6 @@ WORLDS: dict[str, str] = {
     "robosuite-two": "capex.worlds.robosuite.two_arms",
     "robocasa": "capex.worlds.robocasa",
 }
-# A world of one rig: rig:FILE with the path of a rig file, or the name of one in the package.
-RIG = "rig:"
-TWINS = ("franka-twin", "yam-twin")  # packaged rigs that may be named without it
 ROBOSUITE_INSTALL = "capex install robosuite"
 
 
@@ -247,25 +244,30 @@ def make(name: str, **options: Any) -> Env:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """WORLD:TASK as (world, task); the world of a rig is rig:FILE, also where it may be named
-    without `rig:`. Without a task it is empty.
+    """WORLD:TASK as (world, task); the world of a robot is PREFIX:FILE, also where it may be named
+    without the prefix. Without a task it is empty.
     """
-    name = RIG + name if name.partition(":")[0] in TWINS else name
-    if name.startswith(RIG):
+    world, colon, task = name.partition(":")
+    name = ROBOT_NAMES.get(world, world) + colon + task
+    if prefix := robot_prefix(name):
         world, _, task = name.rpartition(":")
-        return (world, task) if world.startswith(RIG) else (name, "")
-    world, _, task = name.partition(":")
+        return (world, task) if world.startswith(prefix) else (name, "")
     return world, task
 
 
+def robot_prefix(world: str) -> str:
+    """The prefix of a world that is a robot described by a file; empty for every other world."""
+    return next((prefix for prefix in ROBOT_WORLDS if world.startswith(prefix)), "")
+
+
 def allow(*names: str) -> None:
-    """Permit worlds of the user's own by name, WORLD or WORLD:TASK: a module, or rig:FILE. Only for
+    """Permit worlds of the user's own by name, WORLD or WORLD:TASK: a module, or a file. Only for
     names that the user gave; built-in worlds need no permission.
     """
     for name in names:
         world = split_name(name)[0]
-        if world.startswith(RIG):
-            trust.allow(rigs=[world.removeprefix(RIG)])
+        if prefix := robot_prefix(world):
+            trust.allow(files=[world.removeprefix(prefix)])
         elif world not in WORLDS:
             trust.allow(modules=[world])
 
@@ -337,8 +339,9 @@ def _module(world: str):  # type: ignore[no-untyped-def]
     """A world's module. Every use of a world's name comes through here: what is not built in must
     have been permitted (`capex.trust`), because the name may come from somebody else's run.
     """
-    if world.startswith(RIG) or world in TWINS:
-        return load(RIG_WORLD)(world)
+    world = ROBOT_NAMES.get(world, world)
+    if prefix := robot_prefix(world):
+        return load(ROBOT_WORLDS[prefix])(world)
     if world not in WORLDS and "." not in world:
         own = ", or a module of yours with a dot in its name, as in my_lab.table:Touch"
         raise UnknownName("world", world, WORLDS, also=own)

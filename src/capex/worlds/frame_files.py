@@ -43,7 +43,7 @@ def open_file(path: Path, form: Form, size: tuple[int, int], hz: float) -> Frame
     if size[0] % 2 or size[1] % 2:
         raise CapexError(
             f"{path.stem} has pictures of {size[0]}x{size[1]}; video needs an even width and"
-            ' height: write frames = "images" in the rig file'
+            ' height: write frames = "images" in the file of the robot'
         )
     return VideoFile(path, size, hz)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from capex.errors import CapexError
-from capex.worlds import RIG, Env, Image, Spec
+from capex.worlds import Env, Image, robot_prefix
 
 
 @runtime_checkable
@@ -45,16 +45,9 @@ class RigEnv(Env, Protocol):
         """For the record: clock, lateness, actions of the guard."""
 
 
-def one_robot(spec: Spec) -> bool:
-    """Whether a world is a robot that there is once: one attempt at a time, none of them repeated
-    from a log.
-    """
-    return spec.real_time or spec.world.startswith(RIG)
-
-
 def refuse_repeating(world: str, what: str) -> None:
     """Refuse `what`, which would drive a rig with recorded motions."""
-    if world.startswith(RIG):
+    if robot_prefix(world):
         raise CapexError(
             f"{world} is a rig: {what} would repeat recorded motions on a robot whose room has"
             " changed since; people judge its attempts instead (capex judge)"

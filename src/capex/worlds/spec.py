@@ -82,11 +82,17 @@ class Spec:
     can_reset: bool = True
     can_save: bool = True
     real_time: bool = False
+    # A robot that there is once: one attempt at a time, none of them repeated from a log. A world
+    # in real time is one.
+    exclusive: bool = False
     exact_replay: bool = False  # on one machine, a start's actions lead to the same bits again
     # Its states cannot be drawn again, so every tick's pictures are recorded (`Env.record_frames`).
     records_frames: bool = False
     hints: str = ""  # passages about this embodiment for every prompt
     technique: str = ""  # how it grasps and the like: not for the base method, told interface only
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exclusive", self.exclusive or self.real_time)
 
     @property
     def name(self) -> str:

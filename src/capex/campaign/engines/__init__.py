@@ -4,33 +4,57 @@ are the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from capex.campaign.attempt import AttemptJob, AttemptOutcome, Progress, Work
+from capex.campaign.attempt import AttemptJob, AttemptOutcome, Progress
 from capex.campaign.demonstrators import Asked
 from capex.campaign.extensions import ExtensionFactory
 from capex.campaign.judging import Judge
-from capex.models import ChatSettings
+from capex.campaign.patience import Pauses
+from capex.campaign.settings import Settings
+from capex.method.memory import Memory
+from capex.models.prices import Price
 from capex.run.spend import Known
+from capex.run.store import SPEND, Run
+from capex.worlds import Spec
+
+if TYPE_CHECKING:
+    from capex.campaign.driver import ResumedSlots
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
 EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What a worker is told once: the work, who is asked, the campaign's spend."""
+class Campaign:
+    """Everything that running a campaign takes; the run directory is open."""
 
-    work: Work
+    run: Run
+    settings: Settings
+    specs: Mapping[tuple[str, str], Spec]  # by (world, task)
     model: Asked  # itself, or demonstrators by arm, where everything stays in this process
-    spend: Path
-    chat: ChatSettings | None = None  # of a chat: model that is given by name
+    stand_in: bool
+    computes_here: bool  # whether the demonstrator keeps a core busy
+    price: Price | None = None
     judge: Judge | None = None  # of worlds that cannot judge; stays in this process
     extensions: tuple[ExtensionFactory, ...] = ()  # of every attempt
-    judge_now: bool = True  # whether the judge is asked after each attempt
-    known: Known | None = None  # what the driver has read of the spend
+    retry_invalid: bool = False
+    pauses: Pauses = field(default_factory=Pauses)
+    resumed: ResumedSlots | None = None  # where its episodes resume from saved states
+    begins_with: Memory | None = None  # the memory of its first episode
+    known: Known | None = None  # the spend as the driver has read it
+
+    @property
+    def spend_path(self) -> Path:
+        """The file of its spend."""
+        return self.run.path / SPEND
+
+    def for_workers(self) -> Campaign:
+        """Without what only the driver needs."""
+        return replace(self, resumed=None, begins_with=None)
 
 
 @dataclass(frozen=True)

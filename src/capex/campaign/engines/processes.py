@@ -1,7 +1,7 @@
 """The engine with processes: each has a core of its own and runs several attempts, environments
 built in it.
 
-Processes are spawned, not forked. One that dies takes its attempts with it: the driver is told that
+Processes are spawned. One that dies takes its attempts with it: the driver is told that
 they are lost, and a new process takes its place. When the driver dies, its processes see the end of
 their pipe and die too, in mid-request if need be.
 """
@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from capex.campaign.attempt import AttemptJob, Progress
-from capex.campaign.engines import Lost, Message, Setup
+from capex.campaign.engines import Campaign, Lost, Message
 from capex.campaign.engines.threads import Threads
 from capex.errors import CapexError
 from capex.processes import ending, spawn
@@ -41,9 +41,9 @@ class _Worker:
 class Processes:
     """Attempts in processes of this machine."""
 
-    def __init__(self, setup: Setup, count: int, slots: int):
+    def __init__(self, campaign: Campaign, count: int, slots: int):
         self.slots = slots
-        self._setup = setup
+        self._campaign = campaign.for_workers()
         self._messages: deque[Message] = deque()
         self._silent_deaths = 0
         self._stopped = False
@@ -91,7 +91,7 @@ class Processes:
                 worker.process.join()
 
     def _spawn(self) -> _Worker:
-        worker = spawn(serve, self._setup)
+        worker = spawn(serve, self._campaign)
         return _Worker(worker.process, worker.pipe)
 
     def _hear(self, worker: _Worker) -> None:
@@ -118,9 +118,9 @@ class Processes:
         self._messages.append(message)
 
 
-def serve(pipe: Connection, setup: Setup) -> None:
+def serve(pipe: Connection, campaign: Campaign) -> None:
     """What a worker process does until its driver is gone."""
-    engine = Threads(setup)
+    engine = Threads(campaign)
     threading.Thread(target=_report, args=(pipe, engine), daemon=True).start()
     while True:
         try:

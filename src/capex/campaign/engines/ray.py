@@ -35,7 +35,7 @@ from capex.campaign.attempt import (
 )
 from capex.campaign.core import Core
 from capex.campaign.demonstrators import Asked, answering, demonstrator
-from capex.campaign.engines import Failed, Lost, Message, Setup
+from capex.campaign.engines import Campaign, Failed, Lost, Message
 from capex.campaign.names import parse_resources
 from capex.errors import CapexError
 from capex.models import ChatSettings, Usage
@@ -176,11 +176,11 @@ class _WaitsOver:
 
 @dataclass(frozen=True)
 class TaskSetup:
-    """What every task takes along: the setup, a prompt of the user's own, where the driver finds
+    """What every task takes along: the campaign, a prompt of the user's own, where the driver finds
     its modules, and which of them it may load.
     """
 
-    setup: Setup
+    campaign: Campaign
     template: str | None
     path: tuple[str, ...]
     allowed: trust.Trust
@@ -196,17 +196,17 @@ def attempt_elsewhere(
     """Run one attempt in a scratch folder of this node and pack it."""
     trust.hold(given.allowed)
     sys.path += [p for p in given.path if p not in sys.path and os.path.isdir(p)]
-    setup, template = given.setup, given.template
+    campaign, template = given.campaign, given.template
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         here = Chain(Path(folder) / job.chain.path.name)
         here.path.mkdir()
         if unfinished is not None:
             here.leave(job.slot.start, *unfinished)
-        work = setup.work
+        settings = job.settings
         if template is not None:
-            work = replace(work, template=Path(folder) / "prompt.txt")
+            settings = replace(settings, template=Path(folder) / "prompt.txt")
             (Path(folder) / "prompt.txt").write_text(template, encoding="utf-8")
-        who = demonstrator(_asked(str(setup.model), setup.chat), job.method)
+        who = demonstrator(_asked(str(campaign.model), campaign.settings.chat), job.method)
         env = OF_THIS_PROCESS.keep(job.name)
         sent = {EXCHANGE_TIMES: 0, EXCHANGES: 0}
 
@@ -221,8 +221,8 @@ def attempt_elsewhere(
             actor.moved.remote(ticket, moved, job.chain, job.slot.start, fresh)
 
         core, spend = Core(waits_over=_WaitsOver(actor)), _RemoteSpend(actor)
-        job = replace(job, chain=here)
-        outcome = run_attempt(env, who, work, job, spend=spend, core=core, tell=tell)
+        job = replace(job, chain=here, settings=settings)
+        outcome = run_attempt(env, who, job, spend=spend, core=core, tell=tell)
         path = None if isinstance(outcome, CutOff) else outcome.path
         files = (
             {
@@ -252,7 +252,11 @@ class RayCluster:
     """Attempts as tasks of a Ray cluster."""
 
     def __init__(
-        self, setup: Setup, address: str, slots: int | None = None, resources: str | None = None
+        self,
+        campaign: Campaign,
+        address: str,
+        slots: int | None = None,
+        resources: str | None = None,
     ):
         """`resources`: what an attempt takes of a node, by the names that the cluster has."""
         taken = {"CPU": CPUS} if resources is None else parse_resources(resources)
@@ -263,7 +267,7 @@ class RayCluster:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         self._actor = ray.remote(num_cpus=0, scheduling_strategy=here)(DriverActor).remote(
-            setup.spend, setup.known
+            campaign.spend_path, campaign.known
         )
         # As in the other engines.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}
@@ -277,15 +281,11 @@ class RayCluster:
             "runtime_env": {"env_vars": threads},
         }
         self._task = ray.remote(**options)(attempt_elsewhere)
-        template = (
-            None if setup.work.template is None else setup.work.template.read_text(encoding="utf-8")
-        )
+        prompt = campaign.settings.prompt
+        template = None if prompt is None else prompt.read_text(encoding="utf-8")
         self._task_setup = ray.put(
             TaskSetup(
-                replace(setup, work=replace(setup.work, template=None), known=None),
-                template,
-                tuple(sys.path),
-                trust.held(),
+                replace(campaign.for_workers(), known=None), template, tuple(sys.path), trust.held()
             )
         )
         self._sent: dict[Any, _Sent] = {}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from capex.campaign.attempt import AttemptJob, Progress, run_attempt
 from capex.campaign.core import Core, Stopped
 from capex.campaign.demonstrators import Asked, answering, demonstrator
-from capex.campaign.engines import EPISODES_PER_CORE, Failed, Message, Setup
+from capex.campaign.engines import EPISODES_PER_CORE, Campaign, Failed, Message
 from capex.campaign.judging import ask
 from capex.campaign.ledger import Spending
 from capex.models.pictures import load_codecs
@@ -28,10 +28,12 @@ JOIN_S = 2.0
 class Threads:
     """Attempts in threads of this process."""
 
-    def __init__(self, setup: Setup, slots: int = EPISODES_PER_CORE, spend: Spending | None = None):
+    def __init__(
+        self, campaign: Campaign, slots: int = EPISODES_PER_CORE, spend: Spending | None = None
+    ):
         self.slots = slots
-        self._setup = setup
-        self._spend = spend if spend is not None else Spend(setup.spend, setup.known)
+        self._campaign = campaign
+        self._spend = spend if spend is not None else Spend(campaign.spend_path, campaign.known)
         self._waits_over = threading.Event()
         self._core = Core(waits_over=self._waits_over)
         self._envs = Environments(slots)
@@ -85,13 +87,12 @@ class Threads:
             outcome = run_attempt(
                 env,
                 who,
-                self._setup.work,
                 job,
                 spend=self._spend,
                 core=self._core,
                 tell=tell,
-                judge=self._setup.judge,
-                extensions=self._setup.extensions,
+                judge=self._campaign.judge,
+                extensions=self._campaign.extensions,
             )
             if isinstance(outcome, Summary) and outcome.success is None:
                 outcome = self._judged(outcome, tell)
@@ -107,8 +108,8 @@ class Threads:
 
     def _judged(self, attempt: Summary, tell: Callable[[Progress], None]) -> Summary:
         """An attempt with its verdict, while the scene is as it left it."""
-        judge = self._setup.judge
-        if judge is None or not self._setup.judge_now:
+        judge = self._campaign.judge
+        if judge is None or self._campaign.settings.judge != "now":
             return attempt
         tell(
             Progress(
@@ -121,7 +122,7 @@ class Threads:
     def _asked(self) -> Asked:
         with self._making:
             if self._answering is None:
-                self._answering = answering(self._setup.model, self._setup.chat)
+                self._answering = answering(self._campaign.model, self._campaign.settings.chat)
                 # All that was imported stays: without this the collector looks through it again
                 # and again, while every attempt stands still.
                 self._froze = gc.get_freeze_count() == 0

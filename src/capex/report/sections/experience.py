@@ -14,7 +14,7 @@ from capex.report.tables import Column, Row, Table, group_row, tally_names
 
 def experience_section(given: SectionInput) -> list[Section]:
     """What memory did."""
-    sources = [s for s in given.sources if not s.forked]  # forks learn nothing from each other
+    sources = [s for s in given.sources if not s.resumed]  # those learn nothing from each other
     if not sources:
         return []
     section = Section("experience", "Learning from experience")

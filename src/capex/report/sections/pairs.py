@@ -41,7 +41,7 @@ def pairs_section(given: SectionInput) -> list[Section]:
 
 def _starts_table(sources: Sequence[Source]) -> Table:
     solved = [{e.key: e.success for e in s.episodes} for s in sources]
-    shown = 5 if any(s.forked for s in sources) else 4  # without the state where nothing is forked
+    shown = 5 if any(s.resumed for s in sources) else 4  # without the state where none resumed
     rows = [
         Row(
             (*key[:shown], *(None if (v := found.get(key)) is None else int(v) for found in solved))

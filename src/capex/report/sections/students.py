@@ -14,7 +14,6 @@ from capex.report.sections.section import Section, SectionInput
 from capex.report.sources import Source
 from capex.report.students import FLOORS, UNADAPTED, UNTRAINED, Block, Cell, Score
 from capex.report.tables import ACROSS_TASKS, Column, Row, Table, file_table, group_row, tally_names
-from capex.worlds import RIG
 
 AVERAGE = "Average over tasks"
 # The CSV has a row per task, policy and source.
@@ -95,8 +94,8 @@ def students_table(rollouts: Sequence[Cell], sources: Sequence[Source]) -> Table
         "Students: mean success and deviation over training seeds, and the rollouts they pool; the"
         " best source of a line is starred. Success counts if the criterion holds at any step."
     )
-    if any(c.task.startswith(RIG) for c in rollouts):
-        caption += " On a rig it is what its operator judged at the end."
+    if any(e.by_person for source in sources for e in source.episodes):
+        caption += " Where a person judges, it is the verdict at the end."
     if others:
         caption += (
             f" p: Fisher's exact test on pooled rollouts against {names[0]}, and"

@@ -23,6 +23,7 @@ from capex.errors import CapexError
 from capex.operators.page_operator import PageOperator
 from capex.operators.teleop_channel import Message, TeleopChannel
 from capex.operators.teleoperation import Teleoperator
+from capex.registry import ROBOT_NAMES
 from capex.run.live import under_way
 from capex.run.manifest import MANIFEST
 from capex.run.store import Chain, Run, chain_name
@@ -36,7 +37,7 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 DEVICES = ("keyboard", "gamepad", "pointer")
 HUMAN = "human"
 FIRST_S = 10.0  # how long a page that has the seat may take to say what it wants
-OWN_RIGS = (f"{worlds.RIG}room", f"{worlds.RIG}room-live")  # simulated rooms of the package
+OWN_RIGS = ("rig:room", "rig:room-live")  # simulated rooms of the package
 OFFERED = ("kitchen",)  # worlds whose tasks are listed; every other can be named
 T = TypeVar("T")
 TAKEN = "somebody else drives already; one person drives at a time"
@@ -169,8 +170,7 @@ class Seat:
     def _allow(self, world: str) -> None:
         """A page may name no file and no module of its own."""
         own = {worlds.split_name(given)[0] for given in self.studio.drives}
-        twins = {worlds.RIG + twin for twin in worlds.TWINS}
-        if world not in {*worlds.WORLDS, *twins, *OWN_RIGS, *own}:
+        if world not in {*worlds.WORLDS, *ROBOT_NAMES.values(), *OWN_RIGS, *own}:
             raise Refused(
                 403,
                 f"'{world[:80]}' may not be driven from this studio; start it with"

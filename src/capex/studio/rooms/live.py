@@ -17,7 +17,15 @@ from starlette.routing import BaseRoute, Route
 from capex.operators import inbox
 from capex.operators.inbox import MESSAGE_MAX
 from capex.run import control
-from capex.run.live import began, find_picture, read_events, screens, under_way, watch, watched_at
+from capex.run.live import (
+    began,
+    camera_views,
+    find_picture,
+    read_events,
+    under_way,
+    watch,
+    watched_at,
+)
 from capex.run.store import Chain, Run
 from capex.studio.answers import BEAT_S, Asked, get, number_of, post, stream, text_of
 from capex.studio.guard import Refused
@@ -168,7 +176,7 @@ def _frame(studio: Studio, asked: Asked) -> Response:
         watch(folder)
     path: Path | None = None
     while time.monotonic() < until:
-        path = path or screens(folder).get(asked.get("camera", ""))
+        path = path or camera_views(folder).get(asked.get("camera", ""))
         with contextlib.suppress(OSError):
             if path is not None and (taken := str(path.stat().st_mtime_ns)) != after:
                 headers = {"X-Taken": taken, "Cache-Control": "no-store"}

@@ -3,11 +3,11 @@
     report = worlds.check(worlds.make("kitchen:TurnOnMicrowave"))
     rich.print(report); report.raise_if_failed()
 
-Each rule tests what the spec claims and says so where something is not claimed, so that a real rig
-passes too. A rule is a function of a `WorldTrial`; `RULES` lists them. The robot moves, as
+Each rule tests what the spec claims and says so where something is not claimed, so that a real
+robot passes too. A rule is a function of a `WorldTrial`; `RULES` lists them. The robot moves, as
 `MOTIONS` says: on a real one, clear 15 cm around each tip (and, where it drives, half a metre of
 floor behind it). A robot in a room moves slowly, each rule that moves it can be announced, and
-after a fault of the rig no further rule is tried. A world that cannot reset is reset once, before
+after a fault of the robot no further rule is tried. A world that cannot reset is reset once, before
 the first rule.
 """
 
@@ -154,14 +154,16 @@ def try_rules(
     subject: Subject,
     before: Callable[[str], None] = lambda name: None,
 ) -> tuple[RuleFinding, ...]:
-    """What each rule finds of a subject, `before` called ahead of each; after a fault of a rig the
-    rest is not tried.
+    """What each rule finds of a subject, `before` called ahead of each; after a fault of a robot
+    the rest is not tried.
     """
     findings: list[RuleFinding] = []
     fault = ""
     for name, rule in rules.items():
         if fault:
-            findings.append(RuleFinding(name, "not tried", f"the rig had a fault in rule {fault}"))
+            findings.append(
+                RuleFinding(name, "not tried", f"the robot had a fault in rule {fault}")
+            )
             continue
         try:
             before(name)

@@ -216,7 +216,7 @@ def _ride(t: WorldTrial, velocity: tuple[float, float, float], duration_s: float
 
 
 def _touching(t: WorldTrial) -> str:
-    """What the robot touches, or why a rig's guard holds it, as the end of a sentence: a start may
+    """What the robot touches, or why its guard holds it, as the end of a sentence: a start may
     leave no room for a test, which is no fault of the world.
     """
     robot = t.env.robot_state()

@@ -175,7 +175,7 @@ class WorldTrial:
         self.run([self.command()] * self.seconds(duration_s))
 
     def rest(self) -> None:
-        """Hold until the arms have come to rest; those of a rig may lag behind their goals."""
+        """Hold until the arms have come to rest; real ones may lag behind their goals."""
         self.hold(1.0 if self.spec.records_frames else 0.25)
 
     def grip(self, arm: str, gripper: float) -> None:

@@ -124,7 +124,7 @@ def cameras_of(arm: ArmSpec, cameras: Sequence[CameraSpec]) -> list[CameraSpec]:
 
 
 def cameras_with_depth(t: WorldTrial, cameras: Sequence[CameraSpec]) -> list[CameraSpec]:
-    """Those whose depth() works; a rig may have it in some of its cameras only."""
+    """Those whose depth() works; a robot may have it in some of its cameras only."""
     if not t.spec.depth:
         return []
     return [c for c in cameras if not refuses(Unsupported, t.env.depth, c.name)]

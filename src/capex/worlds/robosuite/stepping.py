@@ -146,7 +146,7 @@ class _Arm:
         self.controller.ref_pos[:], self.controller.ref_ori_mat[:] = self._tip_pose
 
     def aim(self) -> None:
-        """Take over the goal that the controller was given."""
+        """Adopt the goal that the controller was given."""
         controller = self.controller
         goal = controller.goal_pos, controller.goal_ori
         self._goal = (*goal, controller.kp, controller.kd, controller.initial_joint)
@@ -193,7 +193,7 @@ class _Torso:
         self.controller.joint_pos = self._joints[0].copy()
 
     def aim(self) -> None:
-        """Take over the goal that the controller was given."""
+        """Adopt the goal that the controller was given."""
         self._goal = self.controller.goal_qpos, self.controller.kp, self.controller.kd
 
     def run(self, mass: Array) -> None:

@@ -156,7 +156,7 @@ function watch(host, [run, chain, start], shell) {
         view.addEventListener("click", (event) => { if (event.target.closest(".waypoint")) return; large = view.dataset.camera; drawPictures(); });
         if (old) old.replaceWith(view);
         else pictures.append(view);
-        if (state.facts?.screens) view.screen = new Screen(view, () => ({ run, chain: where.chain, start: where.start }));
+        if (state.facts?.live_cameras) view.screen = new Screen(view, () => ({ run, chain: where.chain, start: where.start }));
       } else if (!old.firstChild.src.endsWith(src)) old.firstChild.src = src;
       drawPlan(pictures.children[k]);
     }
