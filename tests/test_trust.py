@@ -15,10 +15,11 @@ from capex import models, trust, worlds
 from capex.analysis.fork import fork
 from capex.campaign.api import collect
 from capex.dataset import certify_run
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.rigs.parse import PACKAGED, find_rig
 from capex.run.jobs import run_jobs
 from capex.trust import NotAllowed
+from refusals import refuses
 
 ROOT = Path(__file__).resolve().parent.parent
 MINE = "canary_world"
@@ -154,5 +155,5 @@ def test_a_fork_uses_no_server_file_or_module_that_the_run_names(model_demos, tm
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["settings"] |= {"model": model, "sampling": {}, "arms": {"capex": {"name": "capex"}}}
     (run / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CapexError, match=r"names a server, a file or a module; .*--model"):
+    with refuses(ErrorCode.NOT_PERMITTED, r"names a server, a file or a module; .*--model"):
         fork(run, f"{chain(run)}/0@1", out=tmp_path / "forks")

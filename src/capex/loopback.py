@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.untrusted import loads
 
 HOST = "127.0.0.1"
@@ -42,11 +42,15 @@ def is_this_machine(host: str) -> bool:
 
 
 class Refused(CapexError):
-    """A request that is answered with this sentence and an HTTP status other than 400."""
+    """A request that is answered with this sentence and an HTTP status other than 400. `api_code`
+    is for clients of a model server.
+    """
 
-    def __init__(self, status: int, sentence: str, code: str = "invalid_request_error"):
+    code = ErrorCode.BAD_REQUEST
+
+    def __init__(self, status: int, sentence: str, api_code: str = "invalid_request_error"):
         super().__init__(sentence)
-        self.status, self.code = status, code
+        self.status, self.api_code = status, api_code
 
 
 def require_address(given: str, bound: str, port: int) -> None:
@@ -96,7 +100,7 @@ class JsonHandler(BaseHTTPRequestHandler):
         """The answer to a POST to `self.path`."""
         raise Refused(404, f"nothing can be posted to {self.path}")
 
-    def error(self, sentence: str, code: str) -> Mapping[str, Any]:
+    def error(self, sentence: str, api_code: str) -> Mapping[str, Any]:
         """An error as this server's clients read it."""
         return {"error": sentence}
 
@@ -130,7 +134,7 @@ class JsonHandler(BaseHTTPRequestHandler):
         try:
             status, value = 200, answer()
         except Refused as refusal:
-            status, value = refusal.status, self.error(str(refusal), refusal.code)
+            status, value = refusal.status, self.error(str(refusal), refusal.api_code)
         except CapexError as error:
             status, value = 400, self.error(str(error), "invalid_request_error")
         except Exception as error:
@@ -171,7 +175,8 @@ def listen(port: int, handler: type[JsonHandler]) -> ThreadingHTTPServer:
     except (OSError, OverflowError) as error:
         raise CapexError(
             f"port {port} of {HOST} cannot be used ({error}); choose another --port, or 0 for any"
-            " free one"
+            " free one",
+            code=ErrorCode.NOT_AVAILABLE,
         ) from None
 
 
@@ -182,7 +187,7 @@ def read_object(
     try:
         value = loads(body)
     except ValueError as error:
-        raise CapexError(f"the body is no JSON: {error}") from None
+        raise CapexError(f"the body is no JSON: {error}", code=ErrorCode.BAD_REQUEST) from None
     if not isinstance(value, dict):
-        raise CapexError(f"the body must be a JSON object{hint}")
+        raise CapexError(f"the body must be a JSON object{hint}", code=ErrorCode.BAD_REQUEST)
     return value

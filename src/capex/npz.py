@@ -19,11 +19,13 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 
 class NotReadable(CapexError):
     """An archive whose arrays are not read; the sentence says why."""
+
+    code = ErrorCode.UNREADABLE_FILE
 
 
 ReadHeader = Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from capex import trust
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 
 class WorkerDied(CapexError):
     """A process ended before its job was done."""
+
+    code = ErrorCode.WORKER_DIED
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 OnOff = Literal["on", "off"]  # how a bool is written
 
@@ -49,12 +49,14 @@ class Setting:
         try:
             read = value if self.read is None else self.read(value)
         except CapexError as error:
-            raise CapexError(f"{name}: {error}") from None
+            raise CapexError(f"{name}: {error}", code=error.code) from None
         lax = from_text and not isinstance(value, bool)
         try:
             return TypeAdapter(self._validated(self.kind, strict=not lax)).validate_python(read)
         except ValidationError:
-            raise CapexError(f"{name} is {value!r}; {self._sentence()}") from None
+            raise CapexError(
+                f"{name} is {value!r}; {self._sentence()}", code=ErrorCode.BAD_SETTING
+            ) from None
 
     def _validated(self, kind: Any, *, strict: bool) -> Any:
         """The type with the bounds, for pydantic."""

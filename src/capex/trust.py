@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -26,12 +26,11 @@ MODULE_FLAG = "--allow-module"
 class NotAllowed(CapexError):
     """A module or a file that the user did not name. `flag` permits it for one command."""
 
+    code = ErrorCode.NOT_PERMITTED
+
     def __init__(self, sentence: str, flag: str):
         self.flag = flag
         super().__init__(f"{sentence}; if you trust it, permit it with {flag}")
-
-    def __reduce__(self) -> tuple[type[CapexError], tuple[str]]:
-        return CapexError, (str(self),)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from capex.analysis.counterfactual_numbers import WholePlans, deferrals, find, s
 from capex.analysis.thresholds import choose, sweep
 from capex.campaign.settings import read_config, resolve
 from capex.cli import parse
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.executor import Executor
 from capex.method.record import record_waypoints
 from capex.method.restoring import begin_again, executor_state_at_plans
@@ -27,6 +27,7 @@ from capex.run.steps import read_steps
 from capex.run.summary import NO_LABEL
 from capex.worlds import Start, State
 from lab.campaigns import collect, contents
+from refusals import refuses
 
 TAU = 0.75
 
@@ -150,7 +151,7 @@ def test_the_sweep_at_the_threshold_used_is_what_was_recorded(run, capsys):
 
 
 def test_calibrate_writes_a_config_that_collect_takes(run, capsys):
-    with pytest.raises(CapexError, match="type capex counterfactual"):
+    with refuses(ErrorCode.NO_DATA, "type capex counterfactual"):
         parse(["calibrate", str(run)]).run()
     execute_run(run)
     assert parse(["calibrate", str(run), "--tau", "auto"]).run() == 0
@@ -177,7 +178,7 @@ def test_a_task_has_its_own_threshold(shm):
     (source,), _ = group(load([shm / "run"]))
     assert {e.task: source.tau_of(e) for e in source.episodes} == {"low": 1.0, "high": 0.0}
     config.write_text('[arms.own]\ntask_tau = {"lab.world:low" = 2}\n')
-    with pytest.raises(CapexError, match=r"task_tau: lab\.world:low is 2"):
+    with refuses(ErrorCode.BAD_SETTING, r"task_tau: lab\.world:low is 2"):
         collect(shm / "other", "lab.world:low", **options)
 
 
@@ -223,5 +224,5 @@ def test_what_holds_no_plans_is_refused(run):
     assert "plans where the record has" in problems[0]
     manifest = read_json(run / "manifest.json")
     write_json(run / "manifest.json", manifest | {"settings": {"command": "expert"}})
-    with pytest.raises(CapexError, match="not collected with a model"):
+    with refuses(ErrorCode.WRONG_CONTENT, "not collected with a model"):
         execute_run(run)

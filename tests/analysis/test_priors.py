@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from capex.analysis.priors import labelled
 from capex.campaign.replay import replay
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.calibrator import Calibrator
 from capex.method.transfer import transferred
 from lab.campaigns import collect
+from refusals import refuses
 
 
 def test_a_campaign_begins_with_labels_of_other_tasks(shm):
@@ -35,20 +34,30 @@ def test_a_campaign_begins_with_labels_of_other_tasks(shm):
     more, _ = collect(shm / "run", "lab.world:low,task13,high", **options)  # another task is none
     assert len(more.episodes) == 12
     collect(earlier, "lab.world:low,high", arm="capex", starts="0:4")
-    with pytest.raises(CapexError, match=r"--prior: other labels than it began with\);"):
+    with refuses(ErrorCode.OTHER_SETTINGS, r"--prior: other labels than it began with\);"):
         collect(shm / "run", "lab.world:low,task13", **options)
 
 
 def test_what_can_be_no_prior_is_refused(shm):
-    with pytest.raises(CapexError, match="write --prior RUN"):
+    with refuses(ErrorCode.MISSING_SETTING, "write --prior RUN"):
         collect(shm / "run", "lab.world:low", arm="capex-transfer")
     earlier = shm / "earlier"
     collect(earlier, "lab.world:low", arm="base", starts="0:1")
-    for arm, prior, words in (
-        ("capex", earlier, "means nothing to the arm capex"),
-        ("capex-transfer", shm / "run", "names the run that is collected"),
-        ("capex-transfer", earlier, "holds no labelled waypoint with a confidence"),
-        ("capex-transfer", shm, "is not a run directory"),
+    for arm, prior, code, words in (
+        ("capex", earlier, ErrorCode.NOT_APPLICABLE, "means nothing to the arm capex"),
+        (
+            "capex-transfer",
+            shm / "run",
+            ErrorCode.CONFLICTING_SETTINGS,
+            "names the run that is collected",
+        ),
+        (
+            "capex-transfer",
+            earlier,
+            ErrorCode.NO_DATA,
+            "holds no labelled waypoint with a confidence",
+        ),
+        ("capex-transfer", shm, ErrorCode.WRONG_CONTENT, "is not a run directory"),
     ):
-        with pytest.raises(CapexError, match=words):
+        with refuses(code, words):
             collect(shm / "run", "lab.world:low", arm=arm, prior=str(prior))

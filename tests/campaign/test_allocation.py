@@ -12,8 +12,9 @@ from capex.campaign import events as ev
 from capex.campaign.allocation import ALLOCATION, FIRST
 from capex.campaign.prediction import History, Prediction, interval
 from capex.cli.forecast import ForecastCommand
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from lab.campaigns import collect, contents, price_file
+from refusals import refuses
 from runs import fill, new_run
 
 TWO = "lab.world:low,high"
@@ -51,19 +52,23 @@ def test_a_killed_campaign_allocates_like_an_undisturbed_one(shm):
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    ("options", "code", "word"),
     [
-        ({"campaign_usd": None}, "give --campaign-usd"),
-        ({"arm": "capex,base"}, "name one arm"),
-        ({"names": "lab.world:low"}, "name several"),
-        ({"names": "lab.world:robot,judged"}, "one robot"),
-        ({"names": "lab.world:judged,low", "judge": "later"}, "judges"),
+        ({"campaign_usd": None}, ErrorCode.MISSING_SETTING, "give --campaign-usd"),
+        ({"arm": "capex,base"}, ErrorCode.CONFLICTING_SETTINGS, "name one arm"),
+        ({"names": "lab.world:low"}, ErrorCode.NOT_APPLICABLE, "name several"),
+        ({"names": "lab.world:robot,judged"}, ErrorCode.CONFLICTING_SETTINGS, "one robot"),
+        (
+            {"names": "lab.world:judged,low", "judge": "later"},
+            ErrorCode.CONFLICTING_SETTINGS,
+            "judges",
+        ),
     ],
 )
-def test_where_nothing_can_be_allocated_a_sentence_says_why(shm, options, word):
+def test_where_nothing_can_be_allocated_a_sentence_says_why(shm, options, code, word):
     said = {"arm": "capex", "order": "allocate", "campaign_usd": 5, "prices": price_file(shm)}
     names = options.pop("names", TWO)
-    with pytest.raises(CapexError, match=word):
+    with refuses(code, word):
         collect(shm / "run", names, **{**said, **options})
     assert not (shm / "run").exists()
 
@@ -128,10 +133,10 @@ def test_a_forecast_says_what_is_needed_and_where_to_spend(shm, capsys):
 
 def test_a_run_that_shows_nothing_is_refused(shm):
     run = new_run(shm / "run", ["capex"], ["CloseFridge"], range(2))
-    with pytest.raises(CapexError, match="collect a few starts"):
+    with refuses(ErrorCode.NO_DATA, "collect a few starts"):
         forecast(run.path, 50)
     fill(run, "CloseFridge", "capex", "10", cost_usd=None)
-    with pytest.raises(CapexError, match="leave --usd out"):
+    with refuses(ErrorCode.NO_PRICE, "leave --usd out"):
         forecast(run.path, 50, usd=5)
-    with pytest.raises(CapexError, match="must be at least 1"):
+    with refuses(ErrorCode.BAD_SETTING, "must be at least 1"):
         forecast(run.path, 0)

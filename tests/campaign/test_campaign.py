@@ -14,13 +14,14 @@ import pytest
 import capex
 from capex.campaign import events as ev
 from capex.campaign.chain import ChainPlan
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.run.files import read_json, write_json
 from capex.run.manifest import SettingChange
 from capex.run.spend import Spend
 from capex.run.store import Chain, open_run
 from conftest import MEMORY
 from lab.campaigns import cli, collect, contents, flags, kinds
+from refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +121,9 @@ def test_finished_episodes_are_never_run_again(undisturbed, shm):
 def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(shm):
     out = shm / "run"
     collect(out, arm="capex", starts="0:1", tau=0.4)
-    with pytest.raises(
-        CapexError,
-        match=r"--effort: 'medium' before, 'low' now; --tau of arm capex: 0.4 before, 0.7 now",
+    with refuses(
+        ErrorCode.OTHER_SETTINGS,
+        r"--effort: 'medium' before, 'low' now; --tau of arm capex: 0.4 before, 0.7 now",
     ):
         collect(out, arm="capex", starts="0:1", tau=0.7, effort="low")
     run, _ = collect(out, starts="0:2", tau=0.4)
@@ -142,7 +143,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(shm):
 
 def test_a_run_of_the_expert_is_left_alone(shm):
     open_run(shm / "run", {"command": "expert"})
-    with pytest.raises(CapexError, match="a run of another kind"):
+    with refuses(ErrorCode.WRONG_CONTENT, "a run of another kind"):
         collect(shm / "run")
 
 
@@ -161,9 +162,9 @@ def test_a_branch_begins_with_the_runs_episodes_and_is_found_again(shm, undistur
     assert again.path == branched.path
     assert len(again.episodes) == 16
     assert sorted(p.name for p in shm.iterdir()) == ["run", "run-branch1"]
-    with pytest.raises(CapexError, match="another seed"):
+    with refuses(ErrorCode.OTHER_SETTINGS, "another seed"):
         collect(out, seed=1, branch=True)
-    with pytest.raises(CapexError, match="nothing to branch"):
+    with refuses(ErrorCode.NOT_APPLICABLE, "nothing to branch"):
         collect(out, branch=True)
 
 

@@ -8,17 +8,17 @@ import subprocess
 import sys
 import time
 
-import pytest
 import ray
 from ray._private.state import available_resources_per_node
 from ray.cluster_utils import Cluster
 
 from capex.campaign import events as ev
 from capex.campaign.core import Core, Lease, Waiting
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.run.spend import Spend
 from lab.campaigns import TESTS, collect, contents
 from lab.model import LabModel
+from refusals import refuses
 
 
 def test_a_worker_that_dies_is_replaced_and_its_attempts_continue(shm):
@@ -42,9 +42,9 @@ def test_a_worker_that_dies_is_replaced_and_its_attempts_continue(shm):
 
 
 def test_a_worker_that_always_dies_stops_its_chain_with_a_sentence(shm):
-    with pytest.raises(
-        CapexError,
-        match=r"the worker process died \(exit code 9\) 3 times over start 0 of lab.world:deadly",
+    with refuses(
+        ErrorCode.GIVEN_UP,
+        r"the worker process died \(exit code 9\) 3 times over start 0 of lab.world:deadly",
     ):
         collect(shm / "run", "lab.world:deadly", arm="base", starts="0:1", parallel=2)
 
@@ -68,7 +68,7 @@ def test_a_script_without_a_guard_gets_a_sentence(shm):
 
 
 def test_a_model_object_stays_in_its_process(shm):
-    with pytest.raises(CapexError, match="a model object stays in its process"):
+    with refuses(ErrorCode.CONFLICTING_SETTINGS, "a model object stays in its process"):
         collect(shm / "run", model=LabModel(""), parallel=2)
 
 
@@ -137,7 +137,7 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_records(shm):
 
 
 def test_a_cluster_that_is_not_there_is_a_sentence(shm):
-    with pytest.raises(CapexError, match="no cluster could be reached"):
+    with refuses(ErrorCode.NOT_AVAILABLE):
         collect(shm / "other", ray="127.0.0.1:1")
-    with pytest.raises(CapexError, match="is a client's address"):
+    with refuses(ErrorCode.BAD_SETTING, "is a client's address"):
         collect(shm / "other", ray="ray://127.0.0.1:10001")

@@ -23,7 +23,7 @@ from capex.campaign import events as ev
 from capex.campaign.patience import Pauses
 from capex.campaign.replay import replay
 from capex.cli.progress import watching
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.models import ModelError, Request, Text, UserMessage, openai_chat
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
@@ -32,6 +32,7 @@ from capex.run.spend import Spend
 from capex.run.store import Chain
 from lab.campaigns import cli, collect, contents, flags, kinds, price_file
 from lab.model import LabModel, waypoints
+from refusals import model_fails, refuses
 from wire_server import Turn, WireServer
 
 
@@ -132,7 +133,7 @@ def test_a_key_that_is_refused_stops_the_campaign_and_leaves_the_start_open(shm)
         def complete(self, request, observer=None):
             raise ModelError("authentication", "the server refused the key (HTTP 401)")
 
-    with pytest.raises(ModelError, match="refused the key"):
+    with model_fails("authentication"):
         collect(shm / "run", model=Locked(""))
     run, _ = collect(shm / "run", model=LabModel(""))
     assert len(run.episodes) == 16
@@ -192,7 +193,7 @@ def test_a_chain_whose_model_never_calls_a_tool_stops_and_quotes_it(shm, round_s
     one = {"names": "lab.world:high", "arm": "capex", "starts": "0:9", "round_size": round_size}
     model = _mute(shm / "mute")
     words = r"has not made a valid tool call in any episode of lab.world:high; it said: 'As a language model \\x1b\[31mI only talk.'"
-    with pytest.raises(CapexError, match=words):
+    with refuses(ErrorCode.GIVEN_UP, words):
         collect(shm / "run", **one, model=model)
     run = capex.load_run(shm / "run")
     count = len(run.episodes)
@@ -202,7 +203,7 @@ def test_a_chain_whose_model_never_calls_a_tool_stops_and_quotes_it(shm, round_s
     }
     assert run.invalid == ()
     for more in (1, 2):  # continued, it tries one start and stops again
-        with pytest.raises(CapexError, match="has not made a valid tool call"):
+        with refuses(ErrorCode.GIVEN_UP, "has not made a valid tool call"):
             collect(shm / "run", **one, model=model)
         assert len(capex.load_run(shm / "run").episodes) == count + more
     (shm / "mute").unlink()
@@ -224,7 +225,7 @@ def test_a_run_from_before_the_limit_on_silence_goes_on_without_it(shm):
     run, _ = collect(shm / "run", **one, starts="0:3", model=_mute(shm / "mute"))
     assert [(e.record.end, e.record.requests) for e in run.episodes][1:] == [("decisions", 36)] * 2
     assert "silent_decisions" not in run.manifest.settings["arms"]["capex"]
-    with pytest.raises(CapexError, match=r"--silent-decisions of arm capex: None before, 2 now"):
+    with refuses(ErrorCode.OTHER_SETTINGS, r"--silent-decisions of arm capex: None before, 2 now"):
         collect(shm / "run", **one, starts="0:4", model=model, silent_decisions=2)
     run, _ = collect(shm / "off", **one, starts="0:1", model=model, silent_decisions=0)
     assert "silent_decisions" not in run.manifest.settings["arms"]["capex"]
@@ -268,7 +269,7 @@ def test_a_dear_campaign_needs_a_budget_or_a_yes_before_anything_is_sent(shm):
             "yes": False,
         }
         sentence = r"costs about \$4.24 \(by what the paper's attempts cost, scaled .*at most \$100.00 .*nothing was sent: .*--campaign-usd"
-        with pytest.raises(CapexError, match=sentence):
+        with refuses(ErrorCode.NO_PRICE, sentence):
             collect(shm / "run", **one)
         asked = []
 
@@ -276,7 +277,7 @@ def test_a_dear_campaign_needs_a_budget_or_a_yes_before_anything_is_sent(shm):
             asked.append(cost)
             return answer
 
-        with pytest.raises(CapexError, match="nothing was sent"):
+        with refuses(ErrorCode.NO_PRICE, "nothing was sent"):
             collect(shm / "run", **one, confirm=lambda cost: confirm(cost, False))
         assert server.requests == 0
         assert not (shm / "run").exists()
@@ -286,11 +287,11 @@ def test_a_dear_campaign_needs_a_budget_or_a_yes_before_anything_is_sent(shm):
         assert "about $4.24" in events[0].ceiling
         assert math.isclose(events[0].expected_usd, 4.24)
         collect(shm / "run", **one)  # nothing is left to run
-        with pytest.raises(CapexError, match="nothing was sent"):
+        with refuses(ErrorCode.NO_PRICE, "nothing was sent"):
             collect(shm / "run", **{**one, "starts": "0:2"})
         collect(shm / "run", **{**one, "starts": "0:2"}, campaign_usd=80)
         collect(shm / "cheap", **{**one, "names": "lab.world:low", "arm": "base"})  # at most $25
-        with pytest.raises(CapexError, match="nothing bounds the cost"):
+        with refuses(ErrorCode.NO_PRICE, "nothing bounds the cost"):
             collect(shm / "successes", **one, until_successes=1)
 
 
@@ -403,9 +404,8 @@ def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(
 def test_a_first_request_that_does_not_fit_stops_the_chain_with_a_sentence(shm):
     with WireServer([BRIEF]) as server:
         small = {"model": f"chat:qwen@{server.url}", "context_tokens": 3000, **ONE}
-        with pytest.raises(
-            ModelError,
-            match=r"which exceeds the context of 3000; nothing was sent \(see --context-tokens\)",
+        with model_fails(
+            "context", r"exceeds the context of 3000; nothing was sent \(see --context-tokens\)"
         ):
             collect(shm / "run", **small)
         assert server.requests == 0
@@ -419,7 +419,7 @@ def test_a_refusal_that_ends_a_log_is_not_believed_for_ever(shm):
     request = Request("system", (UserMessage((Text("what now?"),)),), ())
     with WireServer([REFUSED, BRIEF]) as server:
         model = openai_chat.make(f"qwen@{server.url}")
-        with pytest.raises(ModelError, match="too long for the model"):
+        with model_fails("context"):
             model.complete(request, log)
         server.turns = [Turn(text="now it fits")]
         assert Continued(model, shm / "exchanges.jsonl").complete(request).text == "now it fits"
@@ -471,12 +471,12 @@ def test_the_campaigns_budget_holds_with_any_price_workers_and_crashes(shm, seed
 
 
 def test_a_budget_that_covers_no_request_is_refused_before_the_first_episode(shm):
-    with pytest.raises(
-        CapexError, match=r"budget of \$0.05 covers no request: the next may cost \$0.5"
+    with refuses(
+        ErrorCode.BUDGET_TOO_SMALL, r"budget of \$0.05 covers no request: the next may cost \$0.5"
     ):
         collect(shm / "run", prices=price_file(shm), campaign_usd=0.05)
-    with pytest.raises(
-        CapexError, match=r"a budget of \$0.50 per episode covers no request of arm capex"
+    with refuses(
+        ErrorCode.BUDGET_TOO_SMALL, r"a budget of \$0.50 per episode covers no request of arm capex"
     ):
         collect(shm / "run", prices=price_file(shm), episode_usd=0.5)
     assert not (shm / "run").exists()

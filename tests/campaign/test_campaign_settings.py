@@ -18,11 +18,12 @@ from capex.campaign.names import parse_starts, starts_text
 from capex.campaign.settings import OPTIONS, resolve
 from capex.cli import parse
 from capex.cli.collect import OTHER_NAMES, Flags
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.models import Sampling
 from capex.models.prices import load_prices
 from capex.worlds import FRESH
 from lab.campaigns import SMALL, collect, price_file
+from refusals import refuses
 
 CONFIG = """
 tasks = ["lab.world:low"]
@@ -116,7 +117,7 @@ def test_a_run_keeps_the_price_it_began_with(shm):
     price_file(shm, fresh=20)
     run, _ = collect(shm / "run", starts="0:1")
     assert run.manifest.price.fresh == 10
-    with pytest.raises(CapexError, match=r"--prices, fresh: '10' before, '20' now"):
+    with refuses(ErrorCode.OTHER_SETTINGS, r"--prices, fresh: '10' before, '20' now"):
         collect(shm / "run", starts="0:1", prices=shm / "prices.toml")
 
 
@@ -128,125 +129,243 @@ def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
     assert asked.startswith("Drive the robot. {")
     assert (run.path / "prompt.txt").read_text() == prompt.read_text()
     prompt.write_text("Another. <<SETTINGS>>")
-    with pytest.raises(CapexError, match="prompt: another text"):
+    with refuses(ErrorCode.OTHER_SETTINGS, "prompt: another text"):
         collect(shm / "run", "lab.world:low", arm="capex", starts="0:1", prompt=prompt)
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "code", "sentence"),
     [
-        ("Drive. <<SPEED>>", "the prompt has a field <<SPEED>>, which nothing fills"),
-        ("x" * 18_001, "at most 18000 are allowed"),
+        (
+            "Drive. <<SPEED>>",
+            ErrorCode.UNKNOWN_NAME,
+            "the prompt has a field <<SPEED>>, which nothing fills",
+        ),
+        ("x" * 18_001, ErrorCode.BAD_SETTING, "at most 18000 are allowed"),
     ],
 )
-def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(shm, text, sentence):
+def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(
+    shm, text, code, sentence
+):
     (shm / "mine.txt").write_text(text)
-    with pytest.raises(CapexError, match=sentence):
+    with refuses(code, sentence):
         collect(shm / "run", "lab.world:low", arm="capex", prompt=shm / "mine.txt")
     assert not (shm / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "code", "sentence"),
     [
         (
             {"names": "lab.world:fixed", "base_motion": "on"},
+            ErrorCode.UNSUPPORTED,
             "the robot of lab.world:fixed stands on a fixed base",
         ),
-        ({"names": "lab.world:fixed", "locate": "on"}, "lab.world:fixed has no depth"),
+        (
+            {"names": "lab.world:fixed", "locate": "on"},
+            ErrorCode.UNSUPPORTED,
+            "lab.world:fixed has no depth",
+        ),
         (
             {"episode_usd": 25},
+            ErrorCode.NO_PRICE,
             r"a budget of \$25.00 per episode cannot hold for lab.model:, which has no price",
         ),
-        ({"campaign_usd": 5}, r"a budget of \$5.00 per campaign cannot hold"),
+        ({"campaign_usd": 5}, ErrorCode.NO_PRICE, r"a budget of \$5.00 per campaign cannot hold"),
         (
             {"names": "lab.world:judged", "until_successes": 3, "judge": "later"},
+            ErrorCode.CONFLICTING_SETTINGS,
             "a person judges lab.world:judged later",
         ),
-        ({"starts": "0:201"}, "there is no start 200 of lab.world:low; valid: 0 to 199"),
-        ({"starts": "5:2"}, "empty or negative range"),
-        ({"arm": "capx"}, "there is no arm 'capx'; valid: capex"),
-        ({"arm": "base", "tau": 0.4}, "--tau means nothing to the arm base"),
-        ({"tau": 1.5}, "tau is 1.5; it must be a number between 0 and 1"),
-        ({"decisions": 0}, "decisions is 0; it must be a whole number between 1 and"),
-        ({"image_size": 5000}, "image_size is 5000"),
-        ({"memory": "none"}, "memory is 'none'; valid: chain, fresh"),
+        (
+            {"starts": "0:201"},
+            ErrorCode.UNKNOWN_START,
+            "there is no start 200 of lab.world:low; valid: 0 to 199",
+        ),
+        ({"starts": "5:2"}, ErrorCode.BAD_SETTING, "empty or negative range"),
+        ({"arm": "capx"}, ErrorCode.UNKNOWN_NAME, "there is no arm 'capx'; valid: capex"),
+        (
+            {"arm": "base", "tau": 0.4},
+            ErrorCode.NOT_APPLICABLE,
+            "--tau means nothing to the arm base",
+        ),
+        ({"tau": 1.5}, ErrorCode.BAD_SETTING, "tau is 1.5; it must be a number between 0 and 1"),
+        (
+            {"decisions": 0},
+            ErrorCode.BAD_SETTING,
+            "decisions is 0; it must be a whole number between 1 and",
+        ),
+        ({"image_size": 5000}, ErrorCode.BAD_SETTING, "image_size is 5000"),
+        ({"memory": "none"}, ErrorCode.BAD_SETTING, "memory is 'none'; valid: chain, fresh"),
         (
             {"temperature": "hot"},
+            ErrorCode.BAD_SETTING,
             "temperature is 'hot'; it must be a number between 0 and 2, or the word server",
         ),
-        ({"top_k": 0}, "top_k is 0; it must be a whole number between 1 and 1e"),
+        (
+            {"top_k": 0},
+            ErrorCode.BAD_SETTING,
+            "top_k is 0; it must be a whole number between 1 and 1e",
+        ),
         (
             {"context_tokens": 9000},
+            ErrorCode.NOT_APPLICABLE,
             "--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is"
             " lab.model:",
         ),
         (
             {"context_tokens": 8000, "model": "chat:m@http://127.0.0.1:9/v1"},
+            ErrorCode.CONFLICTING_SETTINGS,
             "--context-tokens 8000 has no room beside an answer of up to 8000 tokens; raise it, or lower"
             " --max-output-tokens",
         ),
-        ({"max_starts": 9}, "--max-starts 9 bounds --until-successes"),
-        ({"prompt": "nowhere.txt"}, "the prompt file nowhere.txt cannot be read: No such file"),
-        ({"prices": "nowhere.toml"}, "the price file nowhere.toml cannot be read"),
-        ({"model": "nobody"}, "there is no kind of model 'nobody'"),
-        ({"model": "nowhere.model:x"}, "names the module nowhere.model, which cannot be imported"),
-        ({"names": "nowhere.world:x"}, "named like a module, but it cannot be imported"),
-        ({"names": "lab.model:x"}, "the module lab.model is no world: it has no TASKS"),
-        ({"names": "gantry:x"}, "or a module of yours with a dot in its name"),
-        ({"names": "lab.world:lo"}, "there is no task 'lo' in world 'lab.world'; valid: low"),
-        ({"names": ()}, "no task was named"),
-        ({"parallel": 2, "ray": "auto"}, "--parallel 2 and --ray auto are two engines"),
-        ({"tua": 0.5}, "there is no setting 'tua' of a campaign; valid: tau"),
+        ({"max_starts": 9}, ErrorCode.MISSING_SETTING, "--max-starts 9 bounds --until-successes"),
+        (
+            {"prompt": "nowhere.txt"},
+            ErrorCode.UNREADABLE_FILE,
+            "the prompt file nowhere.txt cannot be read: No such file",
+        ),
+        (
+            {"prices": "nowhere.toml"},
+            ErrorCode.UNREADABLE_FILE,
+            "the price file nowhere.toml cannot be read",
+        ),
+        ({"model": "nobody"}, ErrorCode.UNKNOWN_NAME, "there is no kind of model 'nobody'"),
+        (
+            {"model": "nowhere.model:x"},
+            ErrorCode.NOT_FOUND,
+            "names the module nowhere.model, which cannot be imported",
+        ),
+        (
+            {"names": "nowhere.world:x"},
+            ErrorCode.NOT_FOUND,
+            "named like a module, but it cannot be imported",
+        ),
+        (
+            {"names": "lab.model:x"},
+            ErrorCode.CONTRACT_BROKEN,
+            "the module lab.model is no world: it has no TASKS",
+        ),
+        (
+            {"names": "gantry:x"},
+            ErrorCode.UNKNOWN_NAME,
+            "or a module of yours with a dot in its name",
+        ),
+        (
+            {"names": "lab.world:lo"},
+            ErrorCode.UNKNOWN_NAME,
+            "there is no task 'lo' in world 'lab.world'; valid: low",
+        ),
+        ({"names": ()}, ErrorCode.MISSING_SETTING, "no task was named"),
+        (
+            {"parallel": 2, "ray": "auto"},
+            ErrorCode.CONFLICTING_SETTINGS,
+            "--parallel 2 and --ray auto are two engines",
+        ),
+        (
+            {"tua": 0.5},
+            ErrorCode.UNKNOWN_NAME,
+            "there is no setting 'tua' of a campaign; valid: tau",
+        ),
         (
             {"arms": "capex"},
+            ErrorCode.UNKNOWN_NAME,
             r"there is no setting 'arms' of a campaign; valid: arm, (?!.*\barms\b)",
         ),
         (
             {"methods": "capex"},
+            ErrorCode.UNKNOWN_NAME,
             r"no setting 'methods' of a campaign; valid: method, (?!.*\bmethods\b)",
         ),
-        ({"config": "nowhere.toml"}, "the config file nowhere.toml cannot be read: No such file"),
-        ({"out": None}, "no run directory was named; write --out runs/NAME"),
-        ({"branch": True}, "holds no run that could be branched"),
+        (
+            {"config": "nowhere.toml"},
+            ErrorCode.UNREADABLE_FILE,
+            "the config file nowhere.toml cannot be read: No such file",
+        ),
+        (
+            {"out": None},
+            ErrorCode.MISSING_SETTING,
+            "no run directory was named; write --out runs/NAME",
+        ),
+        ({"branch": True}, ErrorCode.NOT_FOUND, "holds no run that could be branched"),
     ],
 )
-def test_the_impossible_is_refused_before_anything_is_written(shm, options, sentence):
-    with pytest.raises(CapexError, match=sentence):
+def test_the_impossible_is_refused_before_anything_is_written(shm, options, code, sentence):
+    with refuses(code, sentence):
         collect(**{"out": shm / "run", **options})
     assert not (shm / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "code", "sentence"),
     [
-        ("arm = [", "is not TOML"),
-        ("tua = 0.5", "there is no setting 'tua'"),
-        ("armz = 3", "there is no setting 'armz' of a campaign; valid: arm, arms, "),
-        ("arms = 3", r"must hold tables: \[arms.NAME\]"),
-        ("[arms.mine]\ntua = 1", r"there is no setting 'tua' of \[arms.mine\]"),
-        ("[arms.base]\ntau = 0.5", "cannot be the name of an arm of your own"),
-        ("[arms.mine]\npreset = 'capx'", "there is no arm 'capx'"),
-        ("starts = -1", "starts: -1 names no starts"),
-        ("decisions = true", "decisions is True"),
-        ("notes = 'maybe'", "notes is 'maybe'; valid: on, off"),
-        ("model = 3", "model is 3; it must be a text"),
-        ("out = 3", "out is 3; it must be a path"),
-        ("seed = '7'", "seed is '7'; it must be a whole number between 0 and"),
-        ("campaign_usd = -1", "campaign_usd is -1; it must be a number that is not negative"),
-        ("campaign-usd = inf", "campaign_usd is inf; it must be a number"),
-        (f"campaign_usd = {10**400}", "campaign_usd is 1000.*; it must be a number"),
-        ("campaign_usd = 'much'", "campaign_usd is 'much'; it must be a number"),
-        ("until_successes = 0", "until_successes is 0; it must be a whole number of at least 1"),
-        ("effort = 'huge'", "effort is 'huge'; valid: none, minimal, low, medium, high"),
-        ("prompt = 3", "prompt is 3; it must be a path"),
-        ("[arms.mine]\ndone = 'perhaps'", "done is 'perhaps'; valid: on, off"),
+        ("arm = [", ErrorCode.UNREADABLE_FILE, "is not TOML"),
+        ("tua = 0.5", ErrorCode.UNKNOWN_NAME, "there is no setting 'tua'"),
+        (
+            "armz = 3",
+            ErrorCode.UNKNOWN_NAME,
+            "there is no setting 'armz' of a campaign; valid: arm, arms, ",
+        ),
+        ("arms = 3", ErrorCode.BAD_SETTING, r"must hold tables: \[arms.NAME\]"),
+        (
+            "[arms.mine]\ntua = 1",
+            ErrorCode.UNKNOWN_NAME,
+            r"there is no setting 'tua' of \[arms.mine\]",
+        ),
+        (
+            "[arms.base]\ntau = 0.5",
+            ErrorCode.BAD_SETTING,
+            "cannot be the name of an arm of your own",
+        ),
+        ("[arms.mine]\npreset = 'capx'", ErrorCode.UNKNOWN_NAME, "there is no arm 'capx'"),
+        ("starts = -1", ErrorCode.BAD_SETTING, "starts: -1 names no starts"),
+        ("decisions = true", ErrorCode.BAD_SETTING, "decisions is True"),
+        ("notes = 'maybe'", ErrorCode.BAD_SETTING, "notes is 'maybe'; valid: on, off"),
+        ("model = 3", ErrorCode.BAD_SETTING, "model is 3; it must be a text"),
+        ("out = 3", ErrorCode.BAD_SETTING, "out is 3; it must be a path"),
+        (
+            "seed = '7'",
+            ErrorCode.BAD_SETTING,
+            "seed is '7'; it must be a whole number between 0 and",
+        ),
+        (
+            "campaign_usd = -1",
+            ErrorCode.BAD_SETTING,
+            "campaign_usd is -1; it must be a number that is not negative",
+        ),
+        ("campaign-usd = inf", ErrorCode.BAD_SETTING, "campaign_usd is inf; it must be a number"),
+        (
+            f"campaign_usd = {10**400}",
+            ErrorCode.BAD_SETTING,
+            "campaign_usd is 1000.*; it must be a number",
+        ),
+        (
+            "campaign_usd = 'much'",
+            ErrorCode.BAD_SETTING,
+            "campaign_usd is 'much'; it must be a number",
+        ),
+        (
+            "until_successes = 0",
+            ErrorCode.BAD_SETTING,
+            "until_successes is 0; it must be a whole number of at least 1",
+        ),
+        (
+            "effort = 'huge'",
+            ErrorCode.BAD_SETTING,
+            "effort is 'huge'; valid: none, minimal, low, medium, high",
+        ),
+        ("prompt = 3", ErrorCode.BAD_SETTING, "prompt is 3; it must be a path"),
+        (
+            "[arms.mine]\ndone = 'perhaps'",
+            ErrorCode.BAD_SETTING,
+            "done is 'perhaps'; valid: on, off",
+        ),
     ],
 )
-def test_a_bad_config_file_is_refused_with_a_sentence(shm, text, sentence):
+def test_a_bad_config_file_is_refused_with_a_sentence(shm, text, code, sentence):
     (shm / "c.toml").write_text(text)
     out = None if "out" in text else shm / "run"
-    with pytest.raises(CapexError, match=sentence) as refused:
+    with refuses(code, sentence) as refused:
         capex.collect("lab.world:low", out=out, config=shm / "c.toml")
     assert "pydantic" not in str(refused.value)
 
@@ -266,56 +385,99 @@ def test_a_method_may_be_called_an_arm():
     words = ("collect", "lab.world:low", "--method", "base")
     assert parse(words).given() == {"method": "base"}
     assert parse((*words[:2], "--arm", "base")).given() == {"arm": "base"}
-    with pytest.raises(CapexError, match="--method is another name of --arm; give one of them"):
+    with refuses(
+        ErrorCode.CONFLICTING_SETTINGS, "--method is another name of --arm; give one of them"
+    ):
         parse((*words, "--arm", "capex")).given()
-    with pytest.raises(CapexError, match="'method' is another name of 'arm'; give one of them"):
+    with refuses(
+        ErrorCode.CONFLICTING_SETTINGS, "'method' is another name of 'arm'; give one of them"
+    ):
         resolve("lab.world:low", {"arm": "base", "method": "capex"})
 
 
 @pytest.mark.parametrize(
-    ("flag", "text", "sentence"),
+    ("flag", "text", "code", "sentence"),
     [
-        ("--tau", "x", "--tau is 'x'; it must be a number between 0 and 1"),
-        ("--image-size", "8", "--image-size is '8'; it must be a whole number between 32 and 2048"),
-        ("--decisions", "1.5", "--decisions is '1.5'; it must be a whole number between 1 and"),
-        ("--campaign-usd", "nan", "--campaign-usd is 'nan'; it must be a number"),
-        ("--top-k", "many", "--top-k is 'many'; it must be a whole number between 1 and 1e"),
-        ("--base-motion", "None", "--base-motion is 'None'; valid: on, off"),
-        ("--starts", "x", "--starts: 'x' names no starts"),
-        ("--prompt", "none.txt", "--prompt: the prompt file none.txt cannot be read"),
+        ("--tau", "x", ErrorCode.BAD_SETTING, "--tau is 'x'; it must be a number between 0 and 1"),
+        (
+            "--image-size",
+            "8",
+            ErrorCode.BAD_SETTING,
+            "--image-size is '8'; it must be a whole number between 32 and 2048",
+        ),
+        (
+            "--decisions",
+            "1.5",
+            ErrorCode.BAD_SETTING,
+            "--decisions is '1.5'; it must be a whole number between 1 and",
+        ),
+        (
+            "--campaign-usd",
+            "nan",
+            ErrorCode.BAD_SETTING,
+            "--campaign-usd is 'nan'; it must be a number",
+        ),
+        (
+            "--top-k",
+            "many",
+            ErrorCode.BAD_SETTING,
+            "--top-k is 'many'; it must be a whole number between 1 and 1e",
+        ),
+        ("--base-motion", "None", ErrorCode.BAD_SETTING, "--base-motion is 'None'; valid: on, off"),
+        ("--starts", "x", ErrorCode.BAD_SETTING, "--starts: 'x' names no starts"),
+        (
+            "--prompt",
+            "none.txt",
+            ErrorCode.UNREADABLE_FILE,
+            "--prompt: the prompt file none.txt cannot be read",
+        ),
     ],
 )
-def test_a_wrong_flag_is_named_as_it_was_typed(flag, text, sentence):
-    with pytest.raises(CapexError) as refused:
+def test_a_wrong_flag_is_named_as_it_was_typed(flag, text, code, sentence):
+    with refuses(code) as refused:
         parse(("collect", "lab.world:low", flag, text)).given()
     assert str(refused.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "code", "sentence"),
     [
-        ({"method": "capx"}, "there is no method 'capx'; valid: capex"),
-        ({"arm": "capx"}, "there is no arm 'capx'; valid: capex"),
-        ({"method": ","}, "--method is ',', which names no method; write capex, base"),
-        ({"method": "base", "tau": 0.4}, "--tau means nothing to the method base"),
-        ({"arm": "base", "tau": 0.4}, "--tau means nothing to the arm base"),
+        ({"method": "capx"}, ErrorCode.UNKNOWN_NAME, "there is no method 'capx'; valid: capex"),
+        ({"arm": "capx"}, ErrorCode.UNKNOWN_NAME, "there is no arm 'capx'; valid: capex"),
+        (
+            {"method": ","},
+            ErrorCode.BAD_SETTING,
+            "--method is ',', which names no method; write capex, base",
+        ),
+        (
+            {"method": "base", "tau": 0.4},
+            ErrorCode.NOT_APPLICABLE,
+            "--tau means nothing to the method base",
+        ),
+        (
+            {"arm": "base", "tau": 0.4},
+            ErrorCode.NOT_APPLICABLE,
+            "--tau means nothing to the arm base",
+        ),
         (
             {"method": "capex,base", "prompt": __file__},
+            ErrorCode.CONFLICTING_SETTINGS,
             "--prompt fills the prompt of one method, and 2 methods were named",
         ),
         (
             {"model": "chat:name@http://localhost/v1", "context_tokens": 100},
+            ErrorCode.CONFLICTING_SETTINGS,
             "--context-tokens 100 has no room beside an answer of up to 8000 tokens; raise it, or"
             " lower --max-output-tokens",
         ),
     ],
 )
-def test_a_sentence_speaks_of_arms_or_methods_as_the_user_does(words, sentence):
-    with pytest.raises(CapexError) as refused:
+def test_a_sentence_speaks_of_arms_or_methods_as_the_user_does(words, code, sentence):
+    with refuses(code) as refused:
         resolve("lab.world:low", {"out": "run", **words})
     assert str(refused.value).startswith(sentence)
     file = {k: v for k, v in words.items() if k in ("arm", "method")}
-    with pytest.raises(CapexError) as refused:
+    with refuses(code) as refused:
         resolve("lab.world:low", {"out": "run", **words, "arm": None, "method": None}, file)
     assert str(refused.value).startswith(sentence)
 

@@ -7,14 +7,14 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from capex.campaign.settings import resolve
 from capex.cli import parse
 from capex.cli.collect import Collect
-from capex.errors import CapexError
+from capex.errors import ErrorCode
+from refusals import refuses
 
 FILES = Path(__file__).resolve().parents[2] / "examples" / "cluster"
 JOB = {"entrypoint", "submissionMode", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"}
@@ -56,7 +56,7 @@ def test_resources_are_named_or_refused():
     given = {"out": "run", "ray": "auto", "ray_resources": "CPU=0.5,GPU=0.1"}
     assert resolve("kitchen:CloseFridge", given).ray_resources == "CPU=0.5,GPU=0.1"
     for wrong in ("GPU", "CPU=-1", "=1", "CPU=much"):
-        with pytest.raises(CapexError, match="names no resources"):
+        with refuses(ErrorCode.BAD_SETTING, "names no resources"):
             resolve("kitchen:CloseFridge", {**given, "ray_resources": wrong})
-    with pytest.raises(CapexError, match="give --ray too"):
+    with refuses(ErrorCode.MISSING_SETTING, "give --ray too"):
         resolve("kitchen:CloseFridge", {"out": "run", "ray_resources": "CPU=1"})

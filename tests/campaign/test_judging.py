@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 import capex
 from capex.campaign import events as ev
 from capex.campaign.replay import replay
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.run.files import now
 from capex.run.verdicts import Verdict, append_verdict, read_verdicts
 from lab.campaigns import collect, contents, kinds
 from lab.operator import LabOperator
+from refusals import refuses
 
 TASK = "lab.world:judged"
 CHAIN = "chains/lab.world--judged--capex"
@@ -112,7 +111,9 @@ def test_until_successes_counts_verdicts(shm):
     run, _, operator = judged(shm / "run", "fsfs", starts="0:2", until_successes=2)
     assert operator.starts == [0, 1, 2, 3]
     assert run.chains[0].successes == 2
-    with pytest.raises(CapexError, match=r"judges lab.world:judged later, so successes cannot"):
+    with refuses(
+        ErrorCode.CONFLICTING_SETTINGS, r"judges lab.world:judged later, so successes cannot"
+    ):
         judged(shm / "run", "", until_successes=2, judge="later")
 
 
@@ -133,9 +134,9 @@ def test_later_goes_on_with_memory_as_it_was_and_says_so(shm):
 
 
 def test_a_campaign_without_anybody_to_ask_is_refused(shm):
-    with pytest.raises(CapexError, match="there is nobody to ask; give an operator"):
+    with refuses(ErrorCode.PERSON_NEEDED, "there is nobody to ask; give an operator"):
         collect(shm / "run", TASK)
-    with pytest.raises(CapexError, match="leave --parallel and --ray out"):
+    with refuses(ErrorCode.CONFLICTING_SETTINGS, "leave --parallel and --ray out"):
         collect(shm / "run", TASK, operator=LabOperator(""), parallel=2)
     assert not (shm / "run").exists()
 

@@ -22,7 +22,7 @@ from PIL import Image
 
 from capex import codec
 from capex.campaign.ledger import Budget, Ledger, Totals, budgets_for
-from capex.errors import BudgetExceeded, CapexError
+from capex.errors import BudgetExceeded, ErrorCode
 from capex.models import (
     AssistantMessage,
     LedgerTotals,
@@ -47,6 +47,7 @@ from capex.models.prices import (
     worst_case,
 )
 from capex.run.spend import Account, Spend
+from refusals import refuses
 
 ASTRA = load_prices().find("gpt-6-astra")
 SMALL = Usage(1000, 0, 0, 100)
@@ -184,48 +185,58 @@ checked = 2026-02-01
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "words"),
     [
-        ("[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'", "lacks 'checked'"),
+        (
+            "[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'",
+            ErrorCode.BAD_SETTING,
+            "lacks 'checked'",
+        ),
         (
             "[[price]]\nmodel = 'm'\nfresh = -1\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            ErrorCode.BAD_SETTING,
             "fresh is",
         ),
         (
             "[[price]]\nmodel = 'm'\nfresh = nan\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            ErrorCode.BAD_SETTING,
             "fresh is",
         ),
         (
             "[[price]]\nmodel = 'm'\nfresh = true\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            ErrorCode.BAD_SETTING,
             "fresh is",
         ),
         (
             "[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'\nchecked = 'May'",
+            ErrorCode.BAD_SETTING,
             "write a date",
         ),
         (
             "[[price]]\nmodel = 'm'\ninput = 1\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            ErrorCode.UNKNOWN_NAME,
             "unknown key 'input'",
         ),
         (
             "[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'\nchecked = 2026-01-01\nlong_context = 5",
+            ErrorCode.BAD_SETTING,
             "long_context is 5",
         ),
-        ("model = 'm'", r"must hold \[\[price\]\] rows"),
-        ("[[price", "is not TOML"),
+        ("model = 'm'", ErrorCode.BAD_SETTING, r"must hold \[\[price\]\] rows"),
+        ("[[price", ErrorCode.UNREADABLE_FILE, "is not TOML"),
     ],
 )
-def test_a_bad_price_file_is_refused_with_a_sentence(tmp_path, text, words):
+def test_a_bad_price_file_is_refused_with_a_sentence(tmp_path, text, code, words):
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    with pytest.raises(CapexError, match=words):
+    with refuses(code, words):
         load_prices(path)
 
 
 def test_a_row_survives_the_manifest():
     for row in load_prices().rows:
         assert codec.from_json(json.loads(json.dumps(codec.to_json(row))), Price) == row
-    with pytest.raises(CapexError, match="cannot be read"):
+    with refuses(ErrorCode.UNREADABLE_FILE):
         load_prices(Path("/nonexistent/prices.toml"))
 
 
@@ -285,7 +296,7 @@ def _most_picture_tokens(width: int, height: int) -> int:
 def test_pictures_are_bounded_by_their_size():
     assert picture_bound(Picture("left", _png(512, 512))) == 2048 + 1024
     assert picture_bound(Picture("left", _png(1, 17))) == 2048 + 2
-    with pytest.raises(CapexError, match="'left' is not a PNG"):
+    with refuses(ErrorCode.NO_PRICE, "'left' is not a PNG"):
         picture_bound(Picture("left", b"GIF89a"))
     one = Request("s", (UserMessage((Picture("left", _png(512, 512)),)),), ())
     assert input_bound(one) > 3072
@@ -343,7 +354,7 @@ def test_a_budget_raises_one_typed_error():
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), vars(again)) == (str(caught.value), vars(caught.value))
     for limit in (-1, math.nan, math.inf):
-        with pytest.raises(CapexError, match="no limit"):
+        with refuses(ErrorCode.BAD_SETTING, "no limit"):
             Budget(limit)
 
 
@@ -351,8 +362,8 @@ def test_a_typed_dollar_budget_needs_a_price():
     assert budgets_for("openai:gpt-6-astra", ASTRA, [Budget(25)]) == (Budget(25),)
     assert budgets_for("chat:qwen3.8-27b@http://127.0.0.1:8000", None, [Budget(25)]) == ()
     for scope in ("episode", "campaign"):
-        with pytest.raises(
-            CapexError, match=rf"\$10\.00 per {scope} cannot hold for chat:x, which has no price"
+        with refuses(
+            ErrorCode.NO_PRICE, rf"\$10\.00 per {scope} cannot hold for chat:x, which has no price"
         ):
             budgets_for("chat:x", None, [Budget(25), Budget(10, scope, typed=True)])
 
@@ -439,13 +450,13 @@ def test_spending_is_not_forgotten(tmp_path):
         b"\0\0\n",
     ):
         path.write_bytes(damage + whole)
-        with pytest.raises(CapexError, match="damaged at byte 0"):
+        with refuses(ErrorCode.SPENT_UNKNOWN, "damaged at byte 0"):
             Spend(path).total()
     path.write_bytes(b"")
-    with pytest.raises(CapexError, match="has shrunk"):
+    with refuses(ErrorCode.SPENT_UNKNOWN, "has shrunk"):
         spend.total()
     path.unlink()
-    with pytest.raises(CapexError, match="is gone"):
+    with refuses(ErrorCode.SPENT_UNKNOWN, "is gone"):
         spend.total()
 
 
@@ -459,7 +470,7 @@ def test_total_reads_only_what_is_new(tmp_path):
         path, "r+b"
     ) as file:  # a reader that went back to the beginning would meet the damage
         file.write(b"x" * (size - 1))
-    with pytest.raises(CapexError, match="damaged"):
+    with refuses(ErrorCode.SPENT_UNKNOWN, "damaged"):
         Spend(path).total()
     assert spend.total() == 3
     spend.reserve(D(1))
@@ -467,7 +478,7 @@ def test_total_reads_only_what_is_new(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
-    with pytest.raises(CapexError, match=r"cannot be written \(No such file or directory\)"):
+    with refuses(ErrorCode.SPENT_UNKNOWN, r"cannot be written \(No such file or directory\)"):
         Spend(tmp_path / "absent" / "spend.jsonl").reserve(D(1))
 
 
@@ -480,7 +491,7 @@ def test_a_line_that_does_not_fit_leaves_no_trace(tmp_path):
     for room in (0, 1, 20):
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + room, hard))
         try:
-            with pytest.raises(CapexError, match="cannot be written"):
+            with refuses(ErrorCode.SPENT_UNKNOWN, "cannot be written"):
                 spend.settle(ticket, D("0.5"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

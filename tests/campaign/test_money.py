@@ -18,7 +18,7 @@ from capex.campaign import events as ev
 from capex.campaign.ledger import Budget, Ledger
 from capex.campaign.repair import repair
 from capex.campaign.status import read_status
-from capex.errors import BudgetExceeded, CapexError
+from capex.errors import BudgetExceeded, ErrorCode
 from capex.models import Request, RequestAttempt, Sampling, Text, Usage, UserMessage
 from capex.models.prices import load_prices, worst_case
 from capex.report.data import load
@@ -27,6 +27,7 @@ from capex.run.pace import PACE, Rate
 from capex.run.spend import Spend
 from lab.campaigns import collect, price_file
 from lab.model import LabModel, waypoints
+from refusals import refuses
 from wire_server import Turn, WireServer
 
 D = Decimal
@@ -130,7 +131,7 @@ def test_a_cost_is_settled_where_the_providers_limits_cannot_be_written(tmp_path
     ledger.before(REQUEST, 1)
     (tmp_path / PACE).unlink()
     (tmp_path / PACE).mkdir()
-    with pytest.raises(CapexError):
+    with refuses(ErrorCode.CANNOT_WRITE):
         ledger.after(REQUEST, 1, RequestAttempt("ok", "yes", 0.0, Usage(1, 0, 0, 1)))
     account = spend.account()
     assert (account.unsettled, account.held_usd, account.settled_usd) == (0, 0, D("0.00006"))
@@ -152,7 +153,7 @@ def test_a_spend_file_that_has_lost_lines_stops_the_campaign_until_it_is_repaire
         lost = {"emptied": [], "shortened": lines[:6], "garbled": [*lines[:4], b"?\n", *lines[5:]]}
         path.write_bytes(b"".join(lost[loss]))
     damaged = path.read_bytes() if path.is_file() else None
-    with pytest.raises(CapexError, match=r"capex repair .*run` enter what the records hold"):
+    with refuses(ErrorCode.SPENT_UNKNOWN, r"capex repair .*run` enter what the records hold"):
         collect(out, **{**options, "starts": "0:4"})
     if loss != "garbled":
         assert any("capex repair" in sentence for sentence in read_status(out).sentences)
@@ -189,7 +190,7 @@ def test_lost_replies_are_noticed_where_an_outage_had_more_attempts(shm, cut_off
         assert account.attempts > account.requests + 4
         path.write_bytes(b"".join(whole[: 10 + 2]))  # the outage and one reply
         lost = account.requests - 1
-        with pytest.raises(CapexError, match=f"lacks {lost} requests"):
+        with refuses(ErrorCode.SPENT_UNKNOWN, f"lacks {lost} requests"):
             collect(out, **given)
         assert repair(out).spend.requests == lost
         assert Spend(path).account().settled_usd == account.settled_usd
@@ -205,7 +206,7 @@ def test_what_a_cut_off_attempt_may_have_been_billed_takes_the_rest_of_its_budge
         with pytest.raises(KeyboardInterrupt):
             collect(out, **given, model=model)
     (out / "spend.jsonl").unlink()
-    with pytest.raises(CapexError, match="is missing, and with it 2 requests"):
+    with refuses(ErrorCode.SPENT_UNKNOWN, "is missing, and with it 2 requests"):
         collect(out, **given, model=model)
     assert repair(out).spend.usd == 3
     assert Spend(out / "spend.jsonl").total() == 3
@@ -224,16 +225,26 @@ def test_a_runs_budget_is_remembered(shm):
     assert "still holds" not in events[0].warning
     Spend(shm / "run" / "spend.jsonl").reserve(D(9), start=("other", 0))
     collect(shm / "run", **{**priced, "starts": "0:2"})  # nothing is left to run
-    with pytest.raises(CapexError, match=r"\$9.00, set by an earlier command, covers no request"):
+    with refuses(
+        ErrorCode.BUDGET_TOO_SMALL, r"\$9.00, set by an earlier command, covers no request"
+    ):
         collect(shm / "run", **{**priced, "starts": "0:3"})
 
 
-@pytest.mark.parametrize("plan", [None, 7, {"campaign_usd": [1]}, {"campaign_usd": "-3"}])
-def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan):
+@pytest.mark.parametrize(
+    ("plan", "code", "words"),
+    [
+        (None, ErrorCode.DAMAGED_FILE, "plan: Expected 'object'"),
+        (7, ErrorCode.DAMAGED_FILE, "plan: Expected 'object'"),
+        ({"campaign_usd": [1]}, ErrorCode.DAMAGED_FILE, "plan.campaign_usd: Expected"),
+        ({"campaign_usd": "-3"}, ErrorCode.BAD_SETTING, "the budget in the manifest"),
+    ],
+)
+def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan, code, words):
     priced = {**ONE, "prices": price_file(shm)}
     run, _ = collect(shm / "run", **priced, campaign_usd=7)
     write_json(shm / "run" / "manifest.json", run.manifest.as_json() | {"plan": plan})
-    with pytest.raises(CapexError, match=r"plan.*: Expected|the budget in the manifest"):
+    with refuses(code, words):
         collect(shm / "run", **{**priced, "starts": "0:2"})
 
 
@@ -261,7 +272,7 @@ def test_a_model_that_has_never_answered_ends_the_campaign_after_three_tries(shm
     def watch(event, board):
         tried.append(event)
 
-    with pytest.raises(CapexError, match=r"not answered once in 3 tries .*nobody listens"):
+    with refuses(ErrorCode.GIVEN_UP, r"not answered once in 3 tries .*nobody listens"):
         collect(shm / "run", model=model, order=order, watch=watch)
     began = [e.chain for e in tried if isinstance(e, ev.EpisodeBegan)]
     assert max(began.count(chain) for chain in began) == 3

@@ -16,7 +16,7 @@ from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.dataset import Filters, Pipeline, certify_run, export_run
 from capex.dataset.film import write_strip
-from capex.errors import CapexError, DamagedFile
+from capex.errors import DamagedFile, ErrorCode
 from capex.report import write as write_report
 from capex.report.data import load
 from capex.run import load_chain
@@ -25,6 +25,7 @@ from capex.run.steps import read_steps
 from capex.run.store import Chain
 from capex.run.writing import InvalidNote, Timing
 from lab.campaigns import cli, collect, contents, price_file
+from refusals import refuses
 
 NAMES, STARTS = "lab.world:high", 9
 ONE = {"names": NAMES, "arm": "capex", "starts": f"0:{STARTS}"}
@@ -272,10 +273,7 @@ def test_exchanges_that_are_left_without_times_get_no_others(shm):
 
 
 def test_a_run_that_is_being_written_is_not_repaired(damaged):
-    with (
-        _chain(damaged).owned(),
-        pytest.raises(CapexError, match="cannot be repaired while it is written"),
-    ):
+    with _chain(damaged).owned(), refuses(ErrorCode.IN_USE):
         repair(damaged)
 
 

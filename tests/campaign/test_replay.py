@@ -10,10 +10,11 @@ import pytest
 from PIL import Image
 
 from capex.campaign.replay import replay
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.models.pictures import find, read_png
 from capex.run.store import open_run
 from lab.campaigns import cli, collect, contents
+from refusals import refuses
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_pictures_are_compared_by_their_pixels_or_not_at_all(run):
 
 def test_what_has_no_exchanges_is_refused(shm):
     open_run(shm / "expert", {"command": "expert"})
-    with pytest.raises(CapexError, match="was not collected with a model"):
+    with refuses(ErrorCode.WRONG_CONTENT, "was not collected with a model"):
         list(replay(shm / "expert"))
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from capex import rigs
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.operators.arrangements import ARRANGEMENTS, read_match
 from capex.operators.scripted import NAME
 from lab.campaigns import collect
+from refusals import refuses
 
 FILES = Path(rigs.__file__).parent / "files"
 FAULTS = 'faults = [{ kind = "e-stop", at_tick = 3 }]'
@@ -43,5 +42,5 @@ def test_a_stand_in_arranges_judges_and_clears_an_e_stop(shm):
     guard = shm / "room" / "guard.toml"
     guard.write_text(guard.read_text().replace("max_step_m = 0.02", "max_step_m = 0.03"))
     changed = r"the rig file, rig:.*desk\.toml\.guard\.toml\.max_step_m: 0\.02 before, 0\.03 now"
-    with pytest.raises(CapexError, match=changed):
+    with refuses(ErrorCode.OTHER_SETTINGS, changed):
         collect(shm / "run", **wanted)

@@ -14,7 +14,8 @@ import pytest
 from capex.cli import doctor, parse
 from capex.cli.export import filters_of
 from capex.dataset.selection import Filters
-from capex.errors import CapexError
+from capex.errors import ErrorCode
+from refusals import refuses
 
 
 def capex(*words: str) -> subprocess.CompletedProcess:
@@ -120,5 +121,5 @@ def test_filters_of_extensions_are_flags_of_export():
     command = parse(["export", "runs/a", "--out", "d", "--forks", "--max", "2"])
     assert filters_of(command.filters) == Filters(max=2, extensions=("forks",))
     assert filters_of(parse(["export", "runs/a", "--out", "d"]).filters) == Filters()
-    with pytest.raises(CapexError, match="there is no filter 'fork'"):
+    with refuses(ErrorCode.UNKNOWN_NAME, "there is no filter 'fork'"):
         Filters(extensions=("fork",))

@@ -17,10 +17,11 @@ from capex.campaign.status import read_status
 from capex.cli.judge import Judge, read_table, write_template
 from capex.cli.keys import Keys
 from capex.cli.verdicts import TerminalJudge
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.run.files import now
 from capex.run.verdicts import Verdict, append_verdict, read_verdicts
 from lab.campaigns import cli, collect, flags
+from refusals import refuses
 
 TASK = "lab.world:judged"
 CHAIN = "lab.world--judged--capex"
@@ -115,13 +116,17 @@ def test_a_table_is_checked_whole_before_a_verdict_is_written(unjudged, shm):
         return [[v.verdict for v in read_verdicts(e.path)] for e in unjudged.episodes]
 
     good = f"{CHAIN}/0,failure,,dropped,on the floor"
-    for wrong, sentence in {
-        f"{CHAIN}/1,perhaps,,,": "line 3: a verdict is 'perhaps'; valid: success",
-        f"{CHAIN}/1,failure,,bad luck,": "a verdict's reason is 'bad luck'",
-        f"{CHAIN}/7,success,,,": f"there is no episode '{CHAIN}/7'",
-        f"{CHAIN}/0,success,,,": "is judged twice in this table",
-    }.items():
-        with pytest.raises(CapexError, match=sentence):
+    for wrong, code, sentence in (
+        (
+            f"{CHAIN}/1,perhaps,,,",
+            ErrorCode.UNKNOWN_NAME,
+            "line 3: a verdict is 'perhaps'; valid: success",
+        ),
+        (f"{CHAIN}/1,failure,,bad luck,", ErrorCode.UNKNOWN_NAME, "reason is 'bad luck'; valid: "),
+        (f"{CHAIN}/7,success,,,", ErrorCode.NOT_FOUND, f"there is no episode '{CHAIN}/7'"),
+        (f"{CHAIN}/0,success,,,", ErrorCode.INVALID_INPUT, "is judged twice in this table"),
+    ):
+        with refuses(code, sentence):
             written(good, wrong)
     assert [read_verdicts(e.path) for e in unjudged.episodes] == [[], [], []]
     path = f"{unjudged.episodes[1].path},success,Bob,,"
@@ -133,7 +138,7 @@ def test_a_table_is_checked_whole_before_a_verdict_is_written(unjudged, shm):
 
 def test_nobody_judges_without_a_name(unjudged, monkeypatch):
     monkeypatch.delenv("CAPEX_OPERATOR", raising=False)
-    with pytest.raises(CapexError, match="say who judges with --by NAME"):
+    with refuses(ErrorCode.PERSON_NEEDED, "say who judges with --by NAME"):
         TerminalJudge(None, Keys(io.StringIO("s\n"))).ask(question(unjudged.episodes[0]))
     monkeypatch.setenv("CAPEX_OPERATOR", "Eve")
     judge = TerminalJudge(None, Keys(io.StringIO("s\n")))

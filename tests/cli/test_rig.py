@@ -10,11 +10,12 @@ import pytest
 from capex import worlds
 from capex.cli import rig
 from capex.cli.rig import RigCalibrate, calibrate
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.pose import angle_between
 from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import PACKAGED
 from capex.worlds.pinhole import CameraModel
+from refusals import refuses
 
 BOX = "workspace = { lower_m = [0.34, -0.06, 0.30], upper_m = [0.46, 0.06, 0.42] }\n"
 MARK = (0.5, 0.0, 0.0)
@@ -58,12 +59,14 @@ def test_the_pose_of_a_camera_is_found_from_pixels(env, tmp_path, camera, mark):
 
 
 def test_wrong_requests_are_refused_before_anything_moves(env, tmp_path):
-    with pytest.raises(CapexError, match="camera wrist is a wrist camera; it needs --mark X Y Z"):
+    with refuses(
+        ErrorCode.MISSING_SETTING, "camera wrist is a wrist camera; it needs --mark X Y Z"
+    ):
         calibrate(env, "wrist", lambda place, picture: "", tmp_path)
-    with pytest.raises(CapexError, match="there is no camera 'rear'"):
+    with refuses(ErrorCode.UNKNOWN_NAME, "there is no camera 'rear'"):
         calibrate(env, "rear", lambda place, picture: "", tmp_path)
     command = RigCalibrate("room", "front", pixels=tmp_path / "none.csv")
-    with pytest.raises(CapexError, match=r"none\.csv cannot be read"):
+    with refuses(ErrorCode.UNREADABLE_FILE, r"none\.csv cannot be read"):
         command.run()
 
 

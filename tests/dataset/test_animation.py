@@ -13,8 +13,9 @@ from capex.dataset import animation
 from capex.dataset.animation import VIEW_PX, confidence_colour, draw_plan, write_animation
 from capex.dataset.film import open_episode
 from capex.dataset.projection import Drawn, Mark, fate
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.run import read_record
+from refusals import refuses
 
 EPISODE = "chains/kitchen--TurnOnMicrowave--capex/episodes/0000"
 
@@ -95,6 +96,6 @@ def test_a_gif_and_a_video_are_made_too(model_demos, tmp_path):
     ],
 )
 def test_mistakes_get_sentences(model_demos, tmp_path, name, speed, sentence):
-    with pytest.raises(CapexError, match=sentence):
+    with refuses(ErrorCode.BAD_SETTING, sentence):
         write_animation(model_demos / EPISODE, tmp_path / name, speed=speed)
     assert not list(tmp_path.iterdir())

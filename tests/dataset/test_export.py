@@ -26,7 +26,7 @@ from capex.dataset import Filters, Pipeline, export_run
 from capex.dataset.frames import open_take
 from capex.dataset.inspect import check_dataset
 from capex.dataset.statistics import QUANTILES
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.record import from_json
 from capex.models import pictures
 from capex.pose import Pose
@@ -36,6 +36,7 @@ from capex.worlds import CameraModel, Start, State
 from capex.worlds.cache import OF_THIS_PROCESS
 from capex.worlds.proprioception import continuous
 from demos import TASK
+from refusals import refuses
 
 SMALL = Pipeline((64, 48))
 QUICK = Pipeline((32, 24), ("wrist",))  # where the pictures do not matter
@@ -341,7 +342,7 @@ def test_video_holds_the_same_pictures_at_the_same_times(expert_demos, dataset, 
     assert not [
         name for name in rows(tmp_path / "video")[0] if name.startswith("observation.images")
     ]
-    with pytest.raises(CapexError, match="even width and height"):
+    with refuses(ErrorCode.BAD_SETTING, "even width and height"):
         export_run(expert_demos, tmp_path / "odd", pipeline=Pipeline((63, 48), video=True))
 
 
@@ -391,8 +392,8 @@ def test_an_uncertified_success_is_not_exported_unless_asked_for(expert_demos, t
     }
     assert [r["capex/start"] for r in rows(tmp_path / "one", "meta/episodes")] == [2]
     (episode(run, 2) / "certificate.json").unlink()
-    with pytest.raises(
-        CapexError, match=r"nothing to export from .*2 x not certified yet; run capex certify"
+    with refuses(
+        ErrorCode.NO_DATA, r"nothing to export from .*2 x not certified yet; run capex certify"
     ):
         export_run(run, tmp_path / "none", pipeline=QUICK)
     export_run(run, tmp_path / "all", pipeline=QUICK, filters=Filters(uncertified=True))
@@ -428,14 +429,14 @@ def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
             a.summary.start for a in select("x", attempts, Filters(min_confidence=limit)).attempts
         ] == taken
     assert select("x", attempts, Filters()).left_out[0].reason == "failed (decisions)"
-    with pytest.raises(
-        CapexError,
-        match="--tasks: there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
+    with refuses(
+        ErrorCode.UNKNOWN_NAME,
+        "--tasks: there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
     ):
         require_known_names(attempts, Filters(tasks=("CloseFridge",)))
-    with pytest.raises(CapexError, match="--max is 0"):
+    with refuses(ErrorCode.BAD_SETTING, "--max is 0"):
         Filters(max=0)
-    with pytest.raises(CapexError, match="--min-confidence is 7; it must lie in 0 to 1"):
+    with refuses(ErrorCode.BAD_SETTING, "--min-confidence is 7; it must lie in 0 to 1"):
         Filters(min_confidence=7)
 
 
@@ -466,7 +467,7 @@ def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
         read_json(left / "meta/info.json")["features"]
         == read_json(right / "meta/info.json")["features"]
     )
-    with pytest.raises(CapexError, match="--paired takes two runs; 1 given"):
+    with refuses(ErrorCode.BAD_SETTING, "--paired takes two runs; 1 given"):
         export_run(expert_demos, tmp_path / "no", paired=True)
     same = export_run(
         [expert_demos, expert_demos],
@@ -506,11 +507,13 @@ def test_arms_name_those_of_both_runs_where_one_of_them_has_several(
         assert arms == [{order[0]}, {order[1]}]
     pair = export("turned", "expert", "capex", runs=[several, expert_demos])
     assert [w.path.name for w in pair.datasets] == ["several", "expert"]
-    with pytest.raises(CapexError, match=r"arms: base, capex\); .* an arm of each run with --arms"):
+    with refuses(
+        ErrorCode.CONFLICTING_SETTINGS, r"arms: base, capex\); .* an arm of each run with --arms"
+    ):
         export("none")
-    with pytest.raises(CapexError, match=r"expert has no attempt by the arms .* arms are expert"):
+    with refuses(ErrorCode.NO_DATA, r"expert has no attempt by the arms .* arms are expert"):
         export("one", "capex")
-    with pytest.raises(CapexError, match=r"no arm 'humen' .* valid: base, capex, expert"):
+    with refuses(ErrorCode.UNKNOWN_NAME, r"no arm 'humen' .* valid: base, capex, expert"):
         export("wrong", "capex", "humen")
 
 
@@ -570,7 +573,7 @@ def test_an_export_that_fails_leaves_nothing(expert_demos, tmp_path):
     broken = episode(run, 1) / "steps.npz"
     steps = read_steps(episode(run, 1))
     np.savez_compressed(broken, **steps | {"header": np.array("another world")})
-    with pytest.raises(CapexError, match=r"0001 could not be exported: .*another world"):
+    with refuses(ErrorCode.STATE_MISMATCH, r"0001 could not be exported: .*another world"):
         export_run(run, tmp_path / "out", pipeline=QUICK, filters=Filters(uncertified=True))
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
@@ -596,22 +599,43 @@ def test_a_damaged_episode_is_left_out_and_named(expert_demos, tmp_path, format)
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "code", "sentence"),
     [
-        ({"pipeline": Pipeline((64, 64), ("rear",))}, "there is no camera 'rear'; valid: "),
-        ({"pipeline": Pipeline((0, 64))}, "width and height must lie between 1 and"),
-        ({"pipeline": Pipeline((-4, 4), video=True)}, "--size is -4 4; width and height must"),
-        ({"pipeline": Pipeline(video=True, crf=99)}, "--crf is 99; it must lie between 0 and 51"),
-        ({"format": "hdf5", "pipeline": Pipeline(video=True)}, "--video is for --format lerobot"),
+        (
+            {"pipeline": Pipeline((64, 64), ("rear",))},
+            ErrorCode.UNKNOWN_NAME,
+            "there is no camera 'rear'; valid: ",
+        ),
+        (
+            {"pipeline": Pipeline((0, 64))},
+            ErrorCode.BAD_SETTING,
+            "width and height must lie between 1 and",
+        ),
+        (
+            {"pipeline": Pipeline((-4, 4), video=True)},
+            ErrorCode.BAD_SETTING,
+            "--size is -4 4; width and height must",
+        ),
+        (
+            {"pipeline": Pipeline(video=True, crf=99)},
+            ErrorCode.BAD_SETTING,
+            "--crf is 99; it must lie between 0 and 51",
+        ),
+        (
+            {"format": "hdf5", "pipeline": Pipeline(video=True)},
+            ErrorCode.NOT_APPLICABLE,
+            "--video is for --format lerobot",
+        ),
         (
             {"format": "zarr"},
+            ErrorCode.UNKNOWN_NAME,
             "there is no format 'zarr'; valid: lerobot, lerobot-v2.1, lerobot-v3.1, hdf5",
         ),
-        ({"parallel": 0}, "--parallel is 0"),
+        ({"parallel": 0}, ErrorCode.BAD_SETTING, "--parallel is 0"),
     ],
 )
-def test_a_mistake_gets_a_sentence_and_no_dataset(expert_demos, tmp_path, options, sentence):
-    with pytest.raises(CapexError, match=sentence):
+def test_a_mistake_gets_a_sentence_and_no_dataset(expert_demos, tmp_path, options, code, sentence):
+    with refuses(code, sentence):
         export_run(expert_demos, tmp_path / "x", **options)
     assert not list(tmp_path.iterdir())
 

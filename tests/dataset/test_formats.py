@@ -18,7 +18,7 @@ from capex.dataset import Filters, Pipeline, depth, export_run
 from capex.dataset.frames import open_take
 from capex.dataset.inspect import check_dataset
 from capex.dataset.language import STYLES, motion_text, spans
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.run.files import read_json
 from capex.run.steps import read_steps
@@ -26,6 +26,7 @@ from capex.students.data import open_pack
 from capex.students.lerobot_reader import open_dataset
 from capex.students.packing import export_pack
 from capex.worlds.cache import OF_THIS_PROCESS
+from refusals import refuses
 
 CAMERA = "wrist"
 KEY, DEEP = f"observation.images.{CAMERA}", f"observation.images.{CAMERA}_depth"
@@ -243,7 +244,7 @@ def test_a_quaternion_that_changes_its_sign_is_pointed_out(sets, shm):
 
 def test_students_take_v31_without_its_depth_and_refuse_v21(sets):
     assert open_dataset(sets / "v31").keys == (KEY,)
-    with pytest.raises(
-        CapexError, match=r"is LeRobot v2\.1; export it again with --format lerobot"
+    with refuses(
+        ErrorCode.WRONG_CONTENT, r"is LeRobot v2\.1; export it again with --format lerobot"
     ):
         open_dataset(sets / "v21")

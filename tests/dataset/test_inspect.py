@@ -18,9 +18,10 @@ import pytest
 from capex.dataset import Filters, export_run
 from capex.dataset.inspect import check_dataset, diff_datasets
 from capex.dataset.inspect.report import RULES
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import read_json, write_json
 from layouts import DATA, EPISODES, QUICK
+from refusals import refuses
 
 PICTURE = "observation.images.wrist"
 
@@ -251,24 +252,40 @@ def test_the_commands_print_a_table_and_a_status(copy, sets):
 
 def test_what_is_no_dataset_gets_a_sentence(sets, copy, shm):
     (shm / "text.txt").write_text("")
-    for path, sentence in (
-        (shm / "nowhere", "there is no .*nowhere; give the folder of a dataset"),
-        (shm, "is no dataset: it has neither meta/info.json"),
-        (shm / "text.txt", "is no dataset: it has neither meta/info.json"),
+    for path, code, sentence in (
+        (
+            shm / "nowhere",
+            ErrorCode.NOT_FOUND,
+            "there is no .*nowhere; give the folder of a dataset",
+        ),
+        (shm, ErrorCode.WRONG_CONTENT, "is no dataset: it has neither meta/info.json"),
+        (shm / "text.txt", ErrorCode.WRONG_CONTENT, "is no dataset: it has neither meta/info.json"),
     ):
-        with pytest.raises(CapexError, match=sentence):
+        with refuses(code, sentence):
             check_dataset(path)
     folder = copy()
-    for changes, sentence in (
-        ({"codebase_version": "v1.6"}, "has the codebase_version v1.6; v3 and v2 can be read"),
-        ({"fps": 0}, "has the fps 0; it must be a positive number"),
-        ({"features": {}}, "declares no features"),
-        ({"data_path": "{nothing}"}, "has the data_path '{nothing}'; it may name chunk_index"),
-        ({"data_path": "../x"}, "has the data_path '../x', which leads outside"),
+    for changes, code, sentence in (
+        (
+            {"codebase_version": "v1.6"},
+            ErrorCode.WRONG_CONTENT,
+            "has the codebase_version v1.6; v3 and v2 can be read",
+        ),
+        ({"fps": 0}, ErrorCode.CONTRACT_BROKEN, "has the fps 0; it must be a positive number"),
+        ({"features": {}}, ErrorCode.CONTRACT_BROKEN, "declares no features"),
+        (
+            {"data_path": "{nothing}"},
+            ErrorCode.CONTRACT_BROKEN,
+            "has the data_path '{nothing}'; it may name chunk_index",
+        ),
+        (
+            {"data_path": "../x"},
+            ErrorCode.NOT_PERMITTED,
+            "has the data_path '../x', which leads outside",
+        ),
     ):
         shutil.copy(sets / "images/meta/info.json", folder / "meta/info.json")
         _info(folder, **changes)
-        with pytest.raises(CapexError, match=re.escape(sentence)):
+        with refuses(code, re.escape(sentence)):
             check_dataset(folder)
 
 

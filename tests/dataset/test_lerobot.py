@@ -20,7 +20,7 @@ from PIL import Image as Picture
 
 from capex.dataset import Filters, Pipeline, export_run
 from capex.dataset.inspect import check_dataset
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.run.files import read_json, write_json
 from capex.run.steps import read_steps
 from capex.students import lerobot_checkpoint, lerobot_policy
@@ -29,6 +29,7 @@ from capex.worlds.proprioception import continuous
 from demos import TASK
 from judge import LAST, pretend
 from recorded import TICKS, recorded_run
+from refusals import refuses
 
 if importlib.util.find_spec("lerobot") is None:
     pytest.skip("LeRobot is not installed; make test installs it", allow_module_level=True)
@@ -224,9 +225,9 @@ def test_a_policy_of_lerobots_trainer_is_rolled_out_and_recorded(judged, folder,
     assert (student["datasets"], student["sources"]) == (["images"], ["expert"])
     assert rollouts[0].stand_in  # the expert's demonstrations are
     assert missing(job) == []
-    with pytest.raises(CapexError, match=r"1 of the starts were trained on \(first: 1\)"):
+    with refuses(ErrorCode.CONFLICTING_SETTINGS, r"1 of the starts were trained on \(first: 1\)"):
         missing(replace(job, starts=(1,)))
-    with pytest.raises(CapexError, match=r"acts in .* and rig:room:LiftBlock takes"):
+    with refuses(ErrorCode.MISMATCH, r"acts in .* and rig:room:LiftBlock takes"):
         missing(replace(job, name="rig:room:LiftBlock"))
 
 
@@ -260,13 +261,13 @@ def test_checkpoints_that_lerobot_cannot_use_are_refused(judged, folder, process
     shutil.copytree(folder / "act" / LAST, broken)
     config = read_json(broken / "config.json")
     write_json(broken / "config.json", config | {"type": "oracle"})
-    with pytest.raises(CapexError, match="it is a policy 'oracle'; LeRobot knows act, diffusion,"):
+    with refuses(ErrorCode.JOB_FAILED, "it is a policy 'oracle'; LeRobot knows act, diffusion,"):
         process.load(broken, device="cpu")
     write_json(broken / "config.json", config | {"dim_model": 64})
-    with pytest.raises(CapexError, match=r"LeRobot cannot use this policy: RuntimeError: .*size"):
+    with refuses(ErrorCode.JOB_FAILED, r"LeRobot cannot use this policy: RuntimeError: .*size"):
         process.load(broken, device="cpu")
-    with pytest.raises(CapexError, match="--device cuda:77: LeRobot's torch has none"):
+    with refuses(ErrorCode.JOB_FAILED, "--device cuda:77: LeRobot's torch has none"):
         process.load(folder / "act" / LAST, device="cuda:77")
     os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(CapexError, match="LeRobot's process died"):
+    with refuses(ErrorCode.WORKER_DIED, "LeRobot's process died"):
         process.load(folder / "act" / LAST, device="cpu")

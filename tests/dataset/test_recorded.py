@@ -17,7 +17,7 @@ from capex.dataset.features import DatasetLayout
 from capex.dataset.film import write_strip, write_video
 from capex.dataset.frames import exported_state, open_take
 from capex.dataset.inspect import check_dataset
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.report.strips import Filmer
 from capex.run import load_run
 from capex.run.files import read_json, write_json
@@ -25,6 +25,7 @@ from capex.run.frames import RecordedFrames
 from capex.run.summary import summarize
 from capex.worlds.video import decode
 from recorded import SIZES, TICKS, TIP_M, recorded_run
+from refusals import refuses
 from rig_devices import number_of
 
 
@@ -128,12 +129,24 @@ def test_damaged_frames_are_named_and_left_out(tmp_path):
 
 
 def test_what_a_recording_cannot_give_is_refused(run, tmp_path):
-    for options, sentence in (
-        ({"format": "hdf5"}, "has no MuJoCo model; export it with --format lerobot"),
-        ({"pipeline": Pipeline(depth=True)}, "has no depth; leave out --depth"),
-        ({"pipeline": Pipeline(cameras=("front",))}, "there is no camera 'front'; valid: "),
+    for options, code, sentence in (
+        (
+            {"format": "hdf5"},
+            ErrorCode.UNSUPPORTED,
+            "has no MuJoCo model; export it with --format lerobot",
+        ),
+        (
+            {"pipeline": Pipeline(depth=True)},
+            ErrorCode.UNSUPPORTED,
+            "has no depth; leave out --depth",
+        ),
+        (
+            {"pipeline": Pipeline(cameras=("front",))},
+            ErrorCode.UNKNOWN_NAME,
+            "there is no camera 'front'; valid: ",
+        ),
     ):
-        with pytest.raises(CapexError, match=sentence):
+        with refuses(code, sentence):
             export_run(run, tmp_path / "d", **options)
 
 
@@ -159,5 +172,5 @@ def test_names_in_a_record_lead_to_no_other_folder(tmp_path):
     assert picture.name.endswith("-outside.png")
     cameras = read_json(episode / "frames" / "cameras.json")
     write_json(episode / "frames" / "cameras.json", {"../../x": next(iter(cameras.values()))})
-    with pytest.raises(CapexError, match=r"the camera '\.\./\.\./x'"):
+    with refuses(ErrorCode.DAMAGED_FILE, r"the camera '\.\./\.\./x'"):
         RecordedFrames(episode)

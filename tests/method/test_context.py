@@ -6,10 +6,8 @@ import random
 import re
 from dataclasses import replace
 
-import pytest
-
 from attempts import BY_HASH, IMAGES, driven, random_attempt, remembering, shelf, slow, stuck, tray
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.memory import Memory
 from capex.method.memory.context import Context, build
 from capex.method.memory.failures import SIZE_MAX as FAILURES_SIZE
@@ -17,6 +15,7 @@ from capex.method.memory.failures import digest_failure, failures_page
 from capex.method.memory.references import digest, text, versions
 from capex.method.presets import preset
 from capex.method.prompts import SIZE_MAX, system_prompt
+from refusals import refuses
 from toy import Toy, ToyEnv
 
 
@@ -169,9 +168,9 @@ def test_the_least_is_cut_first_whatever_room_a_template_leaves(tmp_path):
     assert seen[0] == (True, True, True)
     assert {(True, True, False), (True, False, False), (False, False, False)} <= set(seen)
     own.write_text("x" * SIZE_MAX)
-    with pytest.raises(
-        CapexError,
-        match=r"the system prompt has 18001 characters without any memory; at most 18000 are allowed",
+    with refuses(
+        ErrorCode.BAD_SETTING,
+        r"the system prompt has 18001 characters without any memory; at most 18000 are allowed",
     ):
         build(Memory(), settings, spec, 7, "", template=own)
 

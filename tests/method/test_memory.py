@@ -22,12 +22,13 @@ from attempts import (
     stuck,
     tray,
 )
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.calibrator import Calibrator
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import preset
 from capex.method.record import from_json
+from refusals import refuses
 from toy import Toy, ToyEnv
 
 
@@ -57,7 +58,7 @@ def test_labelled_rows_grow_in_order_and_snapshots_stay():
         assert frozen.snapshot() is frozen
     with pytest.raises(ValueError, match="read-only"):
         memory.labelled()[0][0, 0] = 1.0
-    with pytest.raises(CapexError, match="a snapshot of memory does not learn"):
+    with refuses(ErrorCode.WRONG_ORDER):
         snapshots[0][0].add(stuck())
 
 
@@ -81,7 +82,7 @@ def test_what_a_worker_gets_does_not_grow_with_the_attempts_and_predicts_the_sam
             assert fitted.fitted(capex) is fitted
             assert fitted.calibrator(preset("capex-stated"), "toy:Fetch").weights is None
     assert max(sizes) < 1.1 * min(sizes)
-    with pytest.raises(CapexError, match="a snapshot of memory does not learn"):
+    with refuses(ErrorCode.WRONG_ORDER):
         fitted.add(stuck())
 
 
@@ -105,32 +106,39 @@ def test_start_images_are_read_when_shown_and_must_be_the_recorded_ones(tmp_path
         PNG.values()
     )
     paths[IMAGES["right"]].write_bytes(b"another")
-    with pytest.raises(
-        CapexError, match=r"the start image of camera right has sha256 \w+; the record says"
+    with refuses(
+        ErrorCode.DAMAGED_FILE, r"the start image of camera right has sha256 \w+; the record says"
     ):
         build(memory, preset("capex"), spec, 7, "")
     paths[IMAGES["right"]].unlink()
-    with pytest.raises(CapexError, match="the start image of camera right cannot be read"):
+    with refuses(ErrorCode.UNREADABLE_FILE, "the start image of camera right cannot be read"):
         build(memory, preset("capex"), spec, 7, "")
 
 
 def test_refused_attempts_leave_memory_as_it_was():
     memory = remembering(shelf())
     before = (memory.attempts, memory.labels, memory.skeleton.text())
-    for record, images, sentence in (
+    for record, images, code, sentence in (
         (
             replace(tray(), task="Push"),
             BY_HASH,
+            ErrorCode.MISMATCH,
             "about toy:Fetch; an attempt at toy:Push does not belong",
         ),
-        (tray(), {}, "start 2 of Fetch comes without the start image of left, right"),
+        (
+            tray(),
+            {},
+            ErrorCode.WRONG_ORDER,
+            "start 2 of Fetch comes without the start image of left, right",
+        ),
         (
             attempt(5, False, [decision(1, replace(row((40, 0, 60)), features=(1.0,)))]),
             {},
+            ErrorCode.MISMATCH,
             "has 1 features; the calibrator has 8",
         ),
     ):
-        with pytest.raises(CapexError, match=sentence):
+        with refuses(code, sentence):
             memory.add(record, images)
     assert (memory.attempts, memory.labels, memory.skeleton.text()) == before
     memory.add(replace(tray(), success=None), {})

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import ErrorCode, UnknownName
 from capex.method.executor import DISPLACEMENT_MAX_M
 from capex.method.memory import Memory
 from capex.method.memory.context import build
@@ -19,6 +19,7 @@ from capex.method.prompts import SIZE_MAX, read_hints, system_prompt
 from capex.method.reading import Act, read_act
 from capex.method.record import from_json
 from capex.method.tools import interface
+from refusals import refuses
 from toy import Toy, ToyEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -125,14 +126,14 @@ def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove,
     for unknown in ("<<SPEED>>", "<<speed>>", "<<W 8 floats>>", "<<SKELETON\n2>>"):
         own.write_text(f"Drive. {unknown}")
         named = re.escape(unknown.replace("\n", " "))
-        with pytest.raises(
-            CapexError,
-            match=f"the prompt has a field {named}, which nothing fills; known fields: .*<<WORKSPACE_BOX>>",
+        with refuses(
+            ErrorCode.UNKNOWN_NAME,
+            f"the prompt has a field {named}, which nothing fills; known fields: .*<<WORKSPACE_BOX>>",
         ):
             system_prompt(stove.spec, preset("capex"), template=own)
     own.write_text("1 << 2, 9 >> 1, <<<, >>>")  # no fields
     assert system_prompt(stove.spec, preset("capex"), template=own) == "1 << 2, 9 >> 1, <<<, >>>\n"
-    with pytest.raises(CapexError, match="cannot be read"):
+    with refuses(ErrorCode.UNREADABLE_FILE):
         system_prompt(stove.spec, preset("capex"), template=tmp_path / "none.txt")
     with pytest.raises(UnknownName, match="there is no arm 'capx'; valid: capex"):
         preset("capx")
@@ -156,7 +157,7 @@ def test_hints_stand_in_every_prompt_and_are_bounded(stove, tmp_path):
     assert filled == "Drive.\n\nTHIS ROBOT AND TASK\nThe arms stand 60 cm apart.\n"
     for text, size in (("word " * 801, 4004), ("", 0)):
         hints.write_text(text)
-        with pytest.raises(CapexError, match=f"has {size} characters; it must have 1 to 4000"):
+        with refuses(ErrorCode.BAD_SETTING, f"has {size} characters; it must have 1 to 4000"):
             read_hints(hints)
 
 
@@ -222,9 +223,9 @@ def test_memory_is_cut_to_fit_a_prompt_with_the_papers_fields(stove, tmp_path):
         assert len(system_prompt(stove.spec, preset("capex"), template=printed, **told)) <= SIZE_MAX
     assert context.references == ()
     printed.write_text(PRINTED + "word " * 3600)
-    with pytest.raises(
-        CapexError,
-        match=r"the system prompt has 18\d\d\d characters without any memory; at most 18000 are allowed",
+    with refuses(
+        ErrorCode.BAD_SETTING,
+        r"the system prompt has 18\d\d\d characters without any memory; at most 18000 are allowed",
     ):
         build(memory, preset("capex"), stove.spec, 7, "", template=printed)
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from capex import models
-from capex.errors import CapexError, UnknownName
+from capex.errors import ErrorCode, UnknownName
 from capex.models import ChatSettings, ModelError, Text, UserMessage
 from capex.models.openai_chat import calls_in_text
 from model_clients import CANARY, OK, REQUEST, Tally, client, decision_of
+from refusals import model_fails, refuses
 from wire_server import Turn, WireServer
 
 pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
@@ -141,38 +142,43 @@ def test_openai_headers_do_not_go_to_other_servers(monkeypatch):
 def test_names(monkeypatch, tmp_path):
     with pytest.raises(UnknownName, match="there is no kind of model 'opanai'; valid: openai, "):
         models.make("opanai:gpt")
-    with pytest.raises(CapexError, match=r"write openai:NAME"):
+    with refuses(ErrorCode.BAD_SETTING, r"write openai:NAME"):
         models.make("openai")
     for wrong in ("chat:", "chat:name", "chat:@http://localhost", "chat:name@localhost:8000"):
-        with pytest.raises(CapexError, match=r"write chat:NAME@URL"):
+        with refuses(ErrorCode.BAD_SETTING, r"write chat:NAME@URL"):
             models.make(wrong)
-    with pytest.raises(CapexError, match="environment variables"):
+    with refuses(ErrorCode.BAD_SETTING, "environment variables"):
         models.make("chat:m@http://user:hidden@localhost/v1")
     assert models.make("chat:m@http://localhost:8000").name == "chat:m@http://localhost:8000/v1"
     assert models.make("chat:a/b@2@http://localhost:8000/v1").price_name == "a/b@2"
-    for missing in ("script:", f"script:{tmp_path}/none.json", "cassette:", f"cassette:{tmp_path}"):
-        with pytest.raises(CapexError, match=r"script|cassette|exchanges"):
+    for missing, code, words in (
+        ("script:", ErrorCode.BAD_SETTING, "write script:FILE"),
+        (f"script:{tmp_path}/none.json", ErrorCode.UNREADABLE_FILE, "none.json"),
+        ("cassette:", ErrorCode.BAD_SETTING, "write cassette:RUN"),
+        (f"cassette:{tmp_path}", ErrorCode.WRONG_CONTENT, "no recorded exchanges"),
+    ):
+        with refuses(code, words):
             models.make(missing)
     assert models.make("openai:gpt-test").name == "openai:gpt-test"
     monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(ModelError, match="OPENAI_API_KEY is not set"):
+    with model_fails("authentication", "OPENAI_API_KEY is not set"):
         models.make("openai:gpt-test")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ключ")
-    with pytest.raises(ModelError, match="OPENAI_API_KEY holds characters"):
+    with model_fails("authentication", "OPENAI_API_KEY holds characters"):
         models.make("openai:gpt-test")
 
 
 def test_anthropic_name(monkeypatch):
     assert models.make("anthropic:anthropic-test").price_name == "anthropic-test"
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    with pytest.raises(ModelError, match="ANTHROPIC_API_KEY is not set"):
+    with model_fails("authentication", "ANTHROPIC_API_KEY is not set"):
         models.make("anthropic:anthropic-test")
 
 
 def test_anthropic_missing_names_the_install_line(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    with pytest.raises(CapexError, match=r'pip install "capex\[anthropic\]"'):
+    with refuses(ErrorCode.MISSING_PACKAGE, r'pip install "capex\[anthropic\]"'):
         models.make("anthropic:anthropic-test")
 
 

@@ -30,6 +30,7 @@ from capex.models.exchanges import LOG, ExchangeLog, read_log
 from capex.models.probe import probe
 from capex.worlds import Start
 from model_clients import OK, REQUEST, TWO_LOOKS, Tally, assert_books_agree
+from refusals import model_fails
 from toy import ToyEnv
 from wire_server import CLAUDE_UNFORCED, CLAUDE_WITHOUT_EFFORT, Turn, WireServer
 
@@ -206,7 +207,7 @@ def test_gemini_gets_its_thought_signature_back():
         ]
         assert server.refused == []
         bare = replace(first.as_message(), replay=())
-        with pytest.raises(ModelError, match="missing a thought_signature"):
+        with model_fails("bad_request", "missing a thought_signature"):
             model.complete(replace(REQUEST, messages=(*REQUEST.messages, bare, *results)))
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from capex import models
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.models import (
     ModelError,
     Picture,
@@ -33,6 +33,7 @@ from capex.models.openai_chat import calls_in_text
 from capex.models.probe import probe
 from capex.models.scripted import Scripted
 from model_clients import CANARY, OK, PNG, REQUEST, TWO_LOOKS, WIRES, Tally, client
+from refusals import model_fails, refuses
 from wire_server import USAGE, Turn, WireServer
 
 pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
@@ -253,12 +254,11 @@ def test_cassette_repeats_a_recording_byte_for_byte(wire_name, tmp_path):
     assert len(cassette.complete(requests[0], log).attempts) == 2
     cassette.complete(requests[1], log)
     assert cassette.complete(requests[2], log).usage is None
-    with pytest.raises(ModelError, match="refused the request") as error:
+    with model_fails("bad_request", "refused the request"):
         cassette.complete(requests[3], log)
-    assert error.value.kind == "bad_request"
     assert _files(again) == _files(recorded)
     assert AsRecorded.price_name.endswith("-test")
-    with pytest.raises(ModelError, match="made more often than it was recorded"):
+    with model_fails("cassette"):
         cassette.complete(requests[0], tally)
     assert tally.sent == 0
 
@@ -329,7 +329,7 @@ def test_cassette_refuses_a_damaged_log(tmp_path):
     _record(tmp_path)
     log = tmp_path / "exchanges.jsonl"
     log.write_bytes(log.read_bytes()[:-30])
-    with pytest.raises(CapexError, match=r"exchanges.jsonl is damaged: line 5 cannot be read"):
+    with refuses(ErrorCode.DAMAGED_FILE, r"exchanges.jsonl is damaged: line 5 cannot be read"):
         Cassette(tmp_path)
 
 
@@ -354,13 +354,13 @@ def test_scripted_model(tmp_path):
         assert first.usage is not None
         assert first.usage.fresh > 0
         assert second.usage == replace(first.usage, output=3)
-        with pytest.raises(ModelError, match="no reply left: all 2 were given"):
+        with model_fails("script", "all 2 were given"):
             scripted.complete(REQUEST, tally)
     assert tally.sent == len(tally.attempts) == 4
     assert model.stand_in
     for broken in ('{"a": 1}', "[[1]]", "nothing"):
         (tmp_path / "broken.json").write_text(broken)
-        with pytest.raises(CapexError, match="script"):
+        with refuses(ErrorCode.UNREADABLE_FILE):
             models.make(f"script:{tmp_path}/broken.json")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from capex.loopback import is_this_machine
-from capex.models import ModelError, anthropic, openai_chat, openai_responses
+from capex.models import anthropic, openai_chat, openai_responses
 from capex.models.retry import RetryPolicy
 from model_clients import OK, REQUEST, WIRES, client
+from refusals import model_fails
 from wire_server import WireServer
 
 pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
@@ -50,7 +51,7 @@ def test_a_model_elsewhere_is_reached_through_the_proxy(wire_name, proxy):
         "chat": lambda: openai_chat.make(f"m@{root}/v1", policy=once),
         "messages": lambda: anthropic.make("m", base_url=root, policy=once),
     }[wire_name]()
-    with pytest.raises(ModelError, match="HTTP 500"):
+    with model_fails("server", "HTTP 500"):
         model.complete(REQUEST)
     assert proxy.requests == 1
 

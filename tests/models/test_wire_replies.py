@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import ModelError, Request, RequestAttempt, Usage, openai_chat, openai_responses
 from capex.models.retry import RetryPolicy, failed, refused, retry_after_s
 from model_clients import (
@@ -25,6 +25,7 @@ from model_clients import (
     assert_books_agree,
     client,
 )
+from refusals import refuses
 from wire_server import USAGE, Turn, WireServer
 
 pytestmark = pytest.mark.usefixtures("loopback_only", "canary_keys")
@@ -203,7 +204,7 @@ def test_an_observer_can_forbid_an_attempt():
             super().before(request, number)
 
     with WireServer([Turn(fault="http", status=500), OK]) as server:
-        with pytest.raises(CapexError, match="budget"):
+        with refuses(ErrorCode.INVALID_INPUT, "budget"):
             client("chat", server).complete(REQUEST, tally := Refuses())
         assert server.requests == len(tally.attempts) == 1
 

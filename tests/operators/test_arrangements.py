@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import DamagedFile, ErrorCode
 from capex.operators.arrangements import (
     Match,
     find_arrangement,
@@ -21,6 +21,7 @@ from capex.operators.arrangements import (
 from capex.operators.matching import MatchView, compare, find_spots
 from capex.operators.scenes import FolderScenes, by_camera, open_scenes
 from capex.worlds import CameraSpec
+from refusals import refuses
 
 SPEC = SimpleNamespace(
     name="rig:desk:Stack", cameras=(CameraSpec("front", "exterior"), CameraSpec("hand", "wrist"))
@@ -42,7 +43,7 @@ def test_an_arrangement_is_stored_whole_and_read_back(tmp_path):
     assert (found.source, found.notes) == ("first attempt of x", "mug")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", found.at)
     assert np.array_equal(read_image(found.images["front"]), scene(10))
-    with pytest.raises(CapexError, match="exists already"):
+    with refuses(ErrorCode.ALREADY_EXISTS):
         store_arrangement(tmp_path / "a", 7, {"front": scene(20)}, "again")
     (stored.folder / "front.png").unlink()
     with pytest.raises(DamagedFile, match="it holds no picture of the scene"):
@@ -109,8 +110,8 @@ def test_pictures_of_starts_by_number_and_by_camera(tmp_path):
     assert np.array_equal(scenes.images(SPEC, 7)["front"], scene(2))
     with pytest.raises(DamagedFile, match="the cameras that stand in the room are front"):
         by_camera({"a": scene(1), "b": scene(1)}, SPEC, "there")
-    with pytest.raises(CapexError, match="is no folder; give a run, a folder of pictures"):
+    with refuses(ErrorCode.NOT_FOUND, "is no folder; give a run, a folder of pictures"):
         open_scenes(tmp_path / "none", "Stack")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CapexError, match=r"holds no pictures of starts; name them 0007\.png"):
+    with refuses(ErrorCode.WRONG_CONTENT, r"holds no pictures of starts; name them 0007\.png"):
         open_scenes(tmp_path / "empty", "Stack")

@@ -23,12 +23,13 @@ from capex.campaign.settings import resolve
 from capex.cli.keys import Keys
 from capex.cli.operator import TerminalOperator
 from capex.cli.verdicts import TerminalJudge
-from capex.errors import CapexError, OperatorLeft, RigFault
+from capex.errors import ErrorCode, OperatorLeft, RigFault
 from capex.operators.arrangements import ARRANGEMENTS, read_arrangement, read_match
 from capex.rigs.campaign_rules import choose_operator
 from capex.run.frames import FRAMES
 from lab.campaigns import cli, collect, flags
 from lab.operator import LabOperator
+from refusals import refuses
 
 TASK = "lab.world:robot"
 CHAIN = "lab.world--robot--{}"
@@ -141,24 +142,36 @@ def test_arrangements_of_another_run_or_a_folder_of_pictures(shm):
     run, _, operator = arranged(shm / "white", "ss", arm="base", arrangements=pictures)
     assert list(operator.arranged[0][1].images) == ["back_left"]
     assert read_match(run.episodes[0].path).score > 0.2
-    with pytest.raises(CapexError, match=r"it has no start 2 of lab\.world:robot; it has 2"):
+    with refuses(ErrorCode.UNKNOWN_START, r"it has no start 2 of lab\.world:robot; it has 2"):
         arranged(shm / "more", "", starts="0:3", arrangements=pictures)
-    with pytest.raises(CapexError, match=r"differ|other settings \(--arrangements"):
+    with refuses(ErrorCode.OTHER_SETTINGS, r"differ|other settings \(--arrangements"):
         arranged(shm / "white", "ss", arm="base", arrangements=first.path)
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "code", "sentence"),
     [
-        ({"parallel": 2}, "--parallel 2: lab.world:robot is one robot"),
-        ({"slots": 3}, "--slots 3: .* leave --slots out"),
-        ({"round_size": 2}, "--round-size 2: "),
-        ({"ray": "local"}, "--ray local: lab.world:robot is one robot beside this machine"),
-        ({"operator": "scripted"}, "--operator scripted: lab.world:robot is no simulated room"),
-        ({"names": f"{TASK} lab.world:low"}, "lab.world:robot is one robot and lab.world:low is"),
+        ({"parallel": 2}, ErrorCode.NOT_APPLICABLE, "--parallel 2: lab.world:robot is one robot"),
+        ({"slots": 3}, ErrorCode.NOT_APPLICABLE, "--slots 3: .* leave --slots out"),
+        ({"round_size": 2}, ErrorCode.NOT_APPLICABLE, "--round-size 2: "),
+        (
+            {"ray": "local"},
+            ErrorCode.NOT_APPLICABLE,
+            "--ray local: lab.world:robot is one robot beside this machine",
+        ),
+        (
+            {"operator": "scripted"},
+            ErrorCode.NOT_APPLICABLE,
+            "--operator scripted: lab.world:robot is no simulated room",
+        ),
+        (
+            {"names": f"{TASK} lab.world:low"},
+            ErrorCode.CONFLICTING_SETTINGS,
+            "lab.world:robot is one robot and lab.world:low is",
+        ),
     ],
 )
-def test_what_one_robot_cannot_serve_is_refused(shm, options, sentence):
+def test_what_one_robot_cannot_serve_is_refused(shm, options, code, sentence):
     names = options.get("names", TASK).split()
     given = {k: v for k, v in options.items() if k != "names"}
     settings = resolve(names, {"out": str(shm / "run"), **given})
@@ -168,13 +181,13 @@ def test_what_one_robot_cannot_serve_is_refused(shm, options, sentence):
         refuse_sharing(settings, specs)
         choose_operator(settings, specs, None)
 
-    with pytest.raises(CapexError, match=sentence):
+    with refuses(code, sentence):
         refuse()
 
 
 def test_recorded_answers_are_not_said_to_a_robot(shm):
     run, _, _ = arranged(shm / "run", "ss", arm="capex")
-    with pytest.raises(CapexError, match="recorded answers are never said to a robot again"):
+    with refuses(ErrorCode.NOT_APPLICABLE, "recorded answers are never said to a robot again"):
         arranged(shm / "again", "", model=f"cassette:{run.path}")
     assert {r.skipped for r in replay(run.path)} == {"recorded answers are not said to a robot"}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from capex import models, worlds
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.context import EpisodeContext
 from capex.method.demonstrator import run_episode
 from capex.method.memory import Memory
@@ -20,6 +20,7 @@ from capex.pilot import Pilot, serve
 from capex.pilot.biases import TUNED, Biases, draw, task_of
 from capex.pilot.prompt_parser import parse
 from capex.worlds import Start
+from refusals import refuses
 
 REFERENCE = """REFERENCE EPISODES
 Reference episode 1 (same kitchen): success in 4 calls, 2 of them acts
@@ -168,7 +169,7 @@ def test_a_hasty_one_goes_straight_and_too_deep_until_something_stops_it(careful
     act = "\nAct 1: [45,-15,68] forward stalled 3.0 cm from target"
     stopped = with_page(request, act)
     assert len(goals(hasty, stopped)) == len(goals(model, stopped))
-    with pytest.raises(CapexError, match="'pilot:0,haste=20' has 'haste=20'"):
+    with refuses(ErrorCode.BAD_SETTING, "'pilot:0,haste=20' has 'haste=20'"):
         models.make("pilot:0,haste=20")
 
 
@@ -233,10 +234,10 @@ def _size(biases: Biases) -> float:
 
 @pytest.mark.parametrize("name", ["apprentice", "apprentice:", "apprentice:7,1", "apprentice:much"])
 def test_a_wrong_skill_is_named(name):
-    with pytest.raises(CapexError, match=r"number from 0 to 1.*apprentice:0\.3,1"):
+    with refuses(ErrorCode.BAD_SETTING, r"number from 0 to 1.*apprentice:0\.3,1"):
         models.make(name)
 
 
 def test_a_wrong_setting_is_named():
-    with pytest.raises(CapexError, match=r"'apprentice:0\.3,1,colour=red' has 'colour=red'"):
+    with refuses(ErrorCode.BAD_SETTING, r"'apprentice:0\.3,1,colour=red' has 'colour=red'"):
         models.make("apprentice:0.3,1,colour=red")

@@ -18,7 +18,7 @@ from PIL import Image
 import capex.pilot
 from capex import models, worlds
 from capex.campaign.ledger import Ledger
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.context import Committed, EpisodeContext, Replied
 from capex.method.demonstrator import run_episode
 from capex.method.memory import Memory
@@ -45,6 +45,7 @@ from capex.pilot.prompt_parser import parse
 from capex.pilot.segmentation import ellipse, regions, see
 from capex.pilot.table_objects import plates
 from capex.worlds import Start
+from refusals import refuses
 
 TASKS = (
     "CloseFridge",
@@ -341,7 +342,7 @@ def test_settings_are_part_of_the_name_and_bad_ones_get_a_sentence():
         pilot.name,
     ) == (3, 2.0, 0.9, "gpt-x", "pilot:3,blur=2,usual=0.9,price=gpt-x")
     for bad in ("pilot:x", "pilot:blur=-1", "pilot:colour=2", "pilot:usual=2"):
-        with pytest.raises(CapexError, match="write pilot, pilot:3"):
+        with refuses(ErrorCode.BAD_SETTING, "write pilot, pilot:3"):
             models.make(bad)
 
 

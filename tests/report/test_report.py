@@ -17,7 +17,7 @@ import runs
 from capex import report
 from capex.analysis.forecast import forecast
 from capex.campaign.status import read_status
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.record import Turn
 from capex.models import LedgerTotals
 from capex.report import calibration
@@ -27,6 +27,7 @@ from capex.report.show import brief, duration, number, p_value, percent, signifi
 from capex.report.tables import Column, Row, Table, group_row, latex
 from capex.run.files import write_json
 from capex.run.writing import InvalidNote, Timing
+from refusals import refuses
 
 pytestmark = pytest.mark.filterwarnings(
     "error::UserWarning"
@@ -174,7 +175,7 @@ def test_a_manifest_with_any_field_of_another_type_ends_in_a_sentence(tmp_path):
     assert tried > 100
     assert refused > 100
     write_json(run.path / "manifest.json", put(sound, ("settings", "arms"), 3))
-    with pytest.raises(CapexError, match=r"settings\.arms: Expected 'object', got 'int'$"):
+    with refuses(ErrorCode.DAMAGED_FILE, r"settings\.arms: Expected 'object', got 'int'$"):
         read_status(run.path)
     (problem, *_) = load([run.path]).problems
     assert "settings.arms: Expected 'object', got 'int'. Its settings are not known" in problem
@@ -325,16 +326,16 @@ def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(
 
 
 def test_bad_arguments_get_a_sentence(synthetic, tmp_path):
-    with pytest.raises(CapexError, match="is not a run directory"):
+    with refuses(ErrorCode.WRONG_CONTENT, "is not a run directory"):
         report.write([tmp_path], tmp_path / "out")
-    with pytest.raises(CapexError, match="no run was named"):
+    with refuses(ErrorCode.MISSING_SETTING, "no run was named"):
         report.write([], tmp_path / "out")
-    with pytest.raises(CapexError, match="at least 0"):
+    with refuses(ErrorCode.BAD_SETTING, "at least 0"):
         report.write([synthetic], tmp_path / "out", strips=-1)
-    with pytest.raises(CapexError, match="is a run directory"):
+    with refuses(ErrorCode.ALREADY_EXISTS, "is a run directory"):
         report.write([synthetic], synthetic)
     (tmp_path / "file").write_text("")
-    with pytest.raises(CapexError, match="is a file"):
+    with refuses(ErrorCode.ALREADY_EXISTS, "is a file"):
         report.write([synthetic], tmp_path / "file")
     assert not (tmp_path / "out").exists()
 
@@ -457,6 +458,6 @@ def test_a_report_is_not_written_through_a_link(tmp_path, folder):
     outside.mkdir()
     out.mkdir()
     (out / folder).symlink_to(outside)
-    with pytest.raises(CapexError, match="is a link"):
+    with refuses(ErrorCode.NOT_PERMITTED):
         report.write([run.path], out, strips=0)
     assert not list(outside.iterdir())

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
-from capex.errors import CapexError, DamagedFile, RigFault, UnknownName
+from capex.errors import DamagedFile, ErrorCode, RigFault, UnknownName
 from capex.rigs.cameras import open_cameras
 from capex.rigs.cameras import process as camera_process
 from capex.rigs.cameras.recording import record
 from capex.rigs.drivers import RealClock
 from capex.run.frames import RecordedFrames
+from refusals import refuses
 from rig_devices import SIZE, LockStep, entry, number_of, picture, rig
 
 
@@ -141,15 +142,27 @@ def test_a_killed_process_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("camera", "sentence"),
+    ("camera", "code", "sentence"),
     [
-        (entry("front", no="camera front is used by another program"), "is used by another"),
-        (entry("front", "no_such_module:Camera"), "the driver 'no_such_module:Camera' cannot be"),
-        (entry("front", "replay", folder="/nowhere"), "camera front has nothing to replay"),
+        (
+            entry("front", no="camera front is used by another program"),
+            ErrorCode.RIG_FAULT,
+            "is used by another",
+        ),
+        (
+            entry("front", "no_such_module:Camera"),
+            ErrorCode.NOT_FOUND,
+            "the driver 'no_such_module:Camera' cannot be",
+        ),
+        (
+            entry("front", "replay", folder="/nowhere"),
+            ErrorCode.RIG_FAULT,
+            "camera front has nothing to replay",
+        ),
     ],
 )
-def test_a_camera_that_cannot_start_says_why(camera, sentence):
-    with pytest.raises(CapexError, match=sentence):
+def test_a_camera_that_cannot_start_says_why(camera, code, sentence):
+    with refuses(code, sentence):
         open_cameras(rig(camera), LockStep())
 
 

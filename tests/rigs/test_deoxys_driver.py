@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zmq
 
-from capex.errors import CapexError, RigFault
+from capex.errors import ErrorCode, RigFault
 from capex.loopback import HOST
 from capex.pose import Pose
 from capex.rigs.arm_controller import ArmUnit
@@ -28,6 +28,7 @@ from capex.rigs.twins.driver import RoomClock
 from capex.rigs.twins.hand import RoomHand
 from capex.worlds import ArmCommand, Command
 from capex.worlds.kitchen import panda
+from refusals import refuses
 
 Q = [0.0, -0.3, 0.0, -2.0, 0.0, 1.8, 0.785]
 
@@ -144,9 +145,9 @@ def test_a_second_client_is_refused_and_the_first_one_leaves_its_ports_free() ->
         first.close()
         second.connect()
         second.close()
-    with pytest.raises(CapexError, match=r"bind is '\*'"):
+    with refuses(ErrorCode.BAD_SETTING, r"bind is '\*'"):
         DeoxysArm({"bind": "*"}, "arm")
-    with pytest.raises(CapexError, match="no key 'hots'"):
+    with refuses(ErrorCode.UNKNOWN_NAME, "no key 'hots'"):
         DeoxysArm({"hots": "10.0.0.2"}, "arm")
 
 

@@ -16,13 +16,14 @@ import zmq
 from rig_of import calls, rig_of
 
 from capex import worlds
-from capex.errors import CapexError, RigFault
+from capex.errors import ErrorCode, RigFault
 from capex.loopback import HOST
 from capex.rigs.drivers import DRIVERS, load_driver
 from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import read_rig
 from capex.rigs.rigfile import CameraEntry
 from capex.worlds import ArmCommand, Command, Start
+from refusals import refuses
 
 DOCS = Path(__file__).parents[2] / "docs"
 PORTS = ("arm", "gripper", "arm_commands", "gripper_commands")
@@ -46,7 +47,7 @@ def test_the_rig_files_of_the_docs_are_right_and_their_mistakes_are_told(tmp_pat
     ):  # fmt: skip
         path = tmp_path / file
         path.write_text(text.replace(old, new, 1))
-        with pytest.raises(CapexError) as refused:
+        with refuses(ErrorCode.BAD_SETTING) as refused:
             read_rig(path)
         assert sentence in str(refused.value)
 

@@ -13,7 +13,7 @@ import pytest
 
 from capex import worlds
 from capex.campaign.api import demonstrate
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.plan import PLAN_MAX
 from capex.rigs.parse import find_rig, read_rig
 from capex.rigs.twins import expert
@@ -21,6 +21,7 @@ from capex.rigs.twins.scenes import franka as scene
 from capex.worlds.kitchen import panda
 from capex.worlds.render import Renderer
 from hold import beyond_hand_m, hold, put_on
+from refusals import refuses
 
 HUES_DEG = {
     "coke can": 358,
@@ -149,7 +150,7 @@ def test_the_expert_demonstrates_through_the_rig_and_the_scripted_operator_judge
     assert episode.record.stand_in
     assert "stand-in" in episode.verdict.by
     assert (tmp_path / "run" / "rig.toml").is_file()
-    with pytest.raises(CapexError, match="one robot"):
+    with refuses(ErrorCode.NOT_APPLICABLE, "one robot"):
         demonstrate("expert", f"rig:{rig}:PickCoke", out=tmp_path / "b", starts="2", parallel=2)
 
 
@@ -159,7 +160,7 @@ def test_only_a_rig_with_a_simulated_room_has_an_expert(tmp_path):
     assert worlds.expert(f"rig:{rig}") is expert.plan
     text = rig.read_text()
     rig.write_text(text.replace('scene = "franka"', 'scene = "blocks"'))  # other tasks
-    with pytest.raises(CapexError, match="no expert"):
+    with refuses(ErrorCode.UNSUPPORTED):
         worlds.expert(f"rig:{rig}")
 
 

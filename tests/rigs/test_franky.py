@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soft_franky
 
-from capex.errors import CapexError, RigFault
+from capex.errors import ErrorCode, RigFault
 from capex.pose import DOWN, Pose, nearest_rotation
 from capex.rigs.arm_controller import ArmUnit
 from capex.rigs.drivers import ArmStatus
@@ -21,6 +21,7 @@ from capex.rigs.drivers.franky_options import read_options
 from capex.rigs.drivers.franky_status import why_not_connected
 from capex.rigs.parse import find_rig, read_rig
 from capex.worlds.kitchen import panda
+from refusals import refuses
 
 ARM = "the arm 'arm' at 172.16.0.2"
 
@@ -273,21 +274,29 @@ def test_options_are_checked():
     options = read_options({"address": "1.2.3.4", "force_reaction_n": "off", "side": 1}, "arm")
     assert options.force_reaction_n is None
     assert options.translational_stiffness == 800.0
-    for wrong, sentence in (
-        ({}, "has no option 'address'"),
-        ({"address": "a", "stiffnes": 1}, "no option 'stiffnes' .* valid: rotational_stiffness"),
-        ({"address": "a", "grip_force_n": -1}, "is -1; it must be a number above 0"),
-        ({"address": "a", "robot": "ur5"}, "must be one of panda, fr3"),
-        ({"address": "a", "senses_force": 1}, "must be true or false"),
-        ({"address": 7}, "must be an address"),
+    for wrong, code, sentence in (
+        ({}, ErrorCode.MISSING_SETTING, "has no option 'address'"),
+        (
+            {"address": "a", "stiffnes": 1},
+            ErrorCode.UNKNOWN_NAME,
+            "no option 'stiffnes' .* valid: rotational_stiffness",
+        ),
+        (
+            {"address": "a", "grip_force_n": -1},
+            ErrorCode.BAD_SETTING,
+            "is -1; it must be a number above 0",
+        ),
+        ({"address": "a", "robot": "ur5"}, ErrorCode.BAD_SETTING, "must be one of panda, fr3"),
+        ({"address": "a", "senses_force": 1}, ErrorCode.BAD_SETTING, "must be true or false"),
+        ({"address": 7}, ErrorCode.BAD_SETTING, "must be an address"),
     ):
-        with pytest.raises(CapexError, match=sentence):
+        with refuses(code, sentence):
             read_options(wrong, "arm")
 
 
 def test_without_franky_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "franky", None)  # also where it is installed
-    with pytest.raises(CapexError, match=r'pip install "capex\[franka\]"'):
+    with refuses(ErrorCode.MISSING_PACKAGE, r'pip install "capex\[franka\]"'):
         FrankyArm({"address": "127.0.0.1"}, "arm").connect()
 
 

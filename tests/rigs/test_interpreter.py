@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import capex
-from capex.errors import CapexError, RigFault
+from capex.errors import ErrorCode, RigFault
 from capex.rigs.client import open_link
 from capex.rigs.interpreter import import_path, interpreter
 from capex.rigs.parse import PACKAGED, read_rig
+from refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +39,11 @@ def test_the_interpreter_is_found(rig, bare, tmp_path):
     assert os.path.samefile(
         interpreter(replace(rig, path=tmp_path / "rig.toml", python=relative)), bare
     )
-    with pytest.raises(CapexError, match=r"python is '/no/such/python', which does not exist"):
+    with refuses(ErrorCode.BAD_SETTING, r"python is '/no/such/python', which does not exist"):
         interpreter(replace(rig, python="/no/such/python"))
     text = tmp_path / "text"
     text.write_text("")
-    with pytest.raises(CapexError, match="which cannot be run; it must be the interpreter"):
+    with refuses(ErrorCode.BAD_SETTING, "which cannot be run; it must be the interpreter"):
         interpreter(replace(rig, python=str(text)))
 
 

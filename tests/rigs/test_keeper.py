@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from rig_of import calls, rig_of
 
-from capex.errors import CapexError, RigFault
+from capex.errors import ErrorCode, RigFault
 from capex.pose import DOWN, Pose
 from capex.rigs.client import open_link
 from capex.rigs.servo import shortened
 from capex.worlds import ArmCommand, Command
+from refusals import refuses
 
 
 @contextmanager
@@ -352,7 +353,7 @@ def test_whoever_closes_a_rig_in_the_middle_of_a_motion_ends_it(tmp_path):
 def test_a_driver_that_is_not_there_is_named(tmp_path):
     rig = rig_of(tmp_path)
     entry = rig.arms[0].__class__(**{**vars(rig.arms[0]), "driver": "no_such_lab:Arm"})
-    with pytest.raises(CapexError, match="'no_such_lab:Arm' cannot be imported"):
+    with refuses(ErrorCode.NOT_FOUND, "'no_such_lab:Arm' cannot be imported"):
         open_link(rig.__class__(**{**vars(rig), "arms": (entry,)}))
 
 

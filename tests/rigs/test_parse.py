@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.pose import DOWN, euler_to_matrix, quaternion_xyzw
 from capex.rigs import rig_world
 from capex.rigs.hands import HANDS
 from capex.rigs.parse import PACKAGED, read_rig
+from refusals import refuses
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "rig.example.toml"
 
@@ -73,7 +74,7 @@ def test_tasks_and_guard_may_be_files_beside_it_and_are_read_again_when_they_cha
     assert world is rig_world(f"rig:{path}")
     assert [box.name for box in world.rig.guard.keep_out] == ["camera post"]
     (tmp_path / "tasks.toml").write_text("[Stack]" + tasks + '[Push]\nsteps = 7\ninstruction = "P"')
-    with pytest.raises(CapexError, match=r"Push\.success is missing; it must be a text"):
+    with refuses(ErrorCode.BAD_SETTING, r"Push\.success is missing; it must be a text"):
         rig_world(f"rig:{path}")
     with (tmp_path / "tasks.toml").open("a") as file:
         file.write('\nsuccess = "moved"\n')
@@ -85,44 +86,44 @@ def test_tasks_and_guard_may_be_files_beside_it_and_are_read_again_when_they_cha
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new", "code", "sentence"),
     [
-        ("max_step_m = 0.01 ", "max_stepm = 0.01 ", "no key 'max_stepm' in arms 'arm'; valid: max_step_m, max_step_rad"),
-        ("seconds = 60", "seconds = 60\nsteps = 9", "tasks.PickBlock has both of seconds and steps"),
-        ("seconds = 60", "", "tasks.PickBlock has neither of seconds and steps; it must have one"),
-        ('success = "The', '# "The', "tasks.PickBlock.success is missing; it must be a text"),
-        ("position_m = [0.45, 0.0, 0.30]", "position_m = [0.9, 0.0, 0.30]", "the home of arm 'arm' is at [0.9, 0.0, 0.3] m, outside the guard's workspace [0.25, -0.35, 0.01] to [0.7, 0.35, 0.55]"),
-        ("position_m = [0.45, 0.0, 0.30]", "position_m = [0.6, 0.3, 0.30]", "inside the keep-out box 'camera post'"),
-        ('arm = "arm"', 'arm = "left"', "cameras 'wrist'.arm is 'left'; it must be the arm that it rides on, one of arm"),
-        ('"my_lab.franka:Franka"', '"franca"', "arms 'arm'.driver: there is no driver 'franca'; valid:"),
-        ('kind = "exterior"', 'kind = "outside"', "cameras 'front'.kind is 'outside'; it must be one of exterior, wrist"),
-        ('name = "wrist"', 'name = "front"', "two cameras have the name 'front'; each must have its own"),
-        ("max_opening_m = 0.08", "max_opening_m = true", "max_opening_m is True; it must be a number above 0 and at most 0.5"),
-        ('orientation = "down" }    # or forward', 'orientation = "up" } #', "home.orientation is 'up'; it must be one of down, forward"),
-        (', orientation = "down" }    # or forward', "} #", "arms 'arm'.home has none; it must have position_m and one of"),
-        ("force_latch_n = 30.0", "force_latch_n = -1", "guard.force_latch_n is -1; it must be a number above 0"),
-        ("upper_m = [0.70, 0.35, 0.55] }", "upper_m = [0.2, 0.35, 0.55] }", "guard.workspace.upper_m is [0.2, 0.35, 0.55]; it must be above lower_m"),
-        ('clock = "real"', 'clock = "lock-step"', "clock = 'lock-step' needs a simulated room"),
-        ("[tasks.PickBlock]", '[tasks."Pick:Block"]', "a task has the name 'Pick:Block'; it must be made of letters"),
-        ("[guard] ", "[guards] ", "guard.workspace is missing; it must be a table of keys"),
-        ("size = [640, 480]", "size = [640]", "cameras 'wrist'.size is [640]; it must be 2 numbers"),
-        ("[[arms]]", "[[arms]", "is not TOML: "),
-        ("max_tilt_deg = 60", "max_tilt_deg = 200", "guard.max_tilt_deg is 200; it must be a number above 0 and at most 180"),
-        ("floor_m = 0.0 ", 'floor_m = "low" ', "guard.floor_m is 'low'; it must be a number"),
-        ("floor_m = 0.0 ", "floor_m = 0.3 ", "the home of arm 'arm' is at [0.45, 0.0, 0.3] m, with its fingers below the floor (0.3 m); it must be clear of it"),
-        ('position_m = [0.45, 0.0, 0.30], orientation = "down"', 'position_m = [0.45, 0.0, 0.30], orientation = "forward"', "and tilts by 90 deg from straight down; max_tilt_deg is 60"),
-        ("position_m = [0.45, 0.0, 0.30]", "position_m = [0.53, 0.15, 0.30]", "with its palm inside the keep-out box 'camera post'"),
-        ('shape = "franka"', 'shape = "human"', "guard.hands.arm.shape is 'human'; it must be one of franka, yam"),
-        ('shape = "franka"', 'brackett = 1', "there is no key 'brackett' in guard.hands.arm; valid: bracket,"),
-        ('shape = "franka"', "wrist = { from_m = 0.1, to_m = 0.12, radius_m = 0.04 }", "guard.hands.arm.wrist.to_m is 0.12; it must be at least 0.18: a capsule is no shorter than it is wide"),
-        ('shape = "franka"', "fingers = { from_m = 0.02, to_m = 0.1, radius_m = 0.01 }", "guard.hands.arm.fingers.from_m is 0.02; it must be at most 0: the tip is between the fingers"),
-        ("upper_m = [0.11, 0.05, -0.10]", "upper_m = [0.01, 0.05, -0.10]", "guard.hands.arm.bracket.upper_m is [0.01, 0.05, -0.1]; it must be above lower_m"),
-        ("[guard.hands.arm]", "[guard.hands.left]", "there is no arm 'left' in hands of"),
+        ("max_step_m = 0.01 ", "max_stepm = 0.01 ", ErrorCode.UNKNOWN_NAME, "no key 'max_stepm' in arms 'arm'; valid: max_step_m, max_step_rad"),
+        ("seconds = 60", "seconds = 60\nsteps = 9", ErrorCode.BAD_SETTING, "tasks.PickBlock has both of seconds and steps"),
+        ("seconds = 60", "", ErrorCode.BAD_SETTING, "tasks.PickBlock has neither of seconds and steps; it must have one"),
+        ('success = "The', '# "The', ErrorCode.BAD_SETTING, "tasks.PickBlock.success is missing; it must be a text"),
+        ("position_m = [0.45, 0.0, 0.30]", "position_m = [0.9, 0.0, 0.30]", ErrorCode.BAD_SETTING, "the home of arm 'arm' is at [0.9, 0.0, 0.3] m, outside the guard's workspace [0.25, -0.35, 0.01] to [0.7, 0.35, 0.55]"),
+        ("position_m = [0.45, 0.0, 0.30]", "position_m = [0.6, 0.3, 0.30]", ErrorCode.BAD_SETTING, "inside the keep-out box 'camera post'"),
+        ('arm = "arm"', 'arm = "left"', ErrorCode.BAD_SETTING, "cameras 'wrist'.arm is 'left'; it must be the arm that it rides on, one of arm"),
+        ('"my_lab.franka:Franka"', '"franca"', ErrorCode.UNKNOWN_NAME, "arms 'arm'.driver: there is no driver 'franca'; valid:"),
+        ('kind = "exterior"', 'kind = "outside"', ErrorCode.BAD_SETTING, "cameras 'front'.kind is 'outside'; it must be one of exterior, wrist"),
+        ('name = "wrist"', 'name = "front"', ErrorCode.BAD_SETTING, "two cameras have the name 'front'; each must have its own"),
+        ("max_opening_m = 0.08", "max_opening_m = true", ErrorCode.BAD_SETTING, "max_opening_m is True; it must be a number above 0 and at most 0.5"),
+        ('orientation = "down" }    # or forward', 'orientation = "up" } #', ErrorCode.BAD_SETTING, "home.orientation is 'up'; it must be one of down, forward"),
+        (', orientation = "down" }    # or forward', "} #", ErrorCode.BAD_SETTING, "arms 'arm'.home has none; it must have position_m and one of"),
+        ("force_latch_n = 30.0", "force_latch_n = -1", ErrorCode.BAD_SETTING, "guard.force_latch_n is -1; it must be a number above 0"),
+        ("upper_m = [0.70, 0.35, 0.55] }", "upper_m = [0.2, 0.35, 0.55] }", ErrorCode.BAD_SETTING, "guard.workspace.upper_m is [0.2, 0.35, 0.55]; it must be above lower_m"),
+        ('clock = "real"', 'clock = "lock-step"', ErrorCode.MISSING_SETTING, "clock = 'lock-step' needs a simulated room"),
+        ("[tasks.PickBlock]", '[tasks."Pick:Block"]', ErrorCode.BAD_SETTING, "a task has the name 'Pick:Block'; it must be made of letters"),
+        ("[guard] ", "[guards] ", ErrorCode.BAD_SETTING, "guard.workspace is missing; it must be a table of keys"),
+        ("size = [640, 480]", "size = [640]", ErrorCode.BAD_SETTING, "cameras 'wrist'.size is [640]; it must be 2 numbers"),
+        ("[[arms]]", "[[arms]", ErrorCode.UNREADABLE_FILE, "is not TOML: "),
+        ("max_tilt_deg = 60", "max_tilt_deg = 200", ErrorCode.BAD_SETTING, "guard.max_tilt_deg is 200; it must be a number above 0 and at most 180"),
+        ("floor_m = 0.0 ", 'floor_m = "low" ', ErrorCode.BAD_SETTING, "guard.floor_m is 'low'; it must be a number"),
+        ("floor_m = 0.0 ", "floor_m = 0.3 ", ErrorCode.BAD_SETTING, "the home of arm 'arm' is at [0.45, 0.0, 0.3] m, with its fingers below the floor (0.3 m); it must be clear of it"),
+        ('position_m = [0.45, 0.0, 0.30], orientation = "down"', 'position_m = [0.45, 0.0, 0.30], orientation = "forward"', ErrorCode.BAD_SETTING, "and tilts by 90 deg from straight down; max_tilt_deg is 60"),
+        ("position_m = [0.45, 0.0, 0.30]", "position_m = [0.53, 0.15, 0.30]", ErrorCode.BAD_SETTING, "with its palm inside the keep-out box 'camera post'"),
+        ('shape = "franka"', 'shape = "human"', ErrorCode.BAD_SETTING, "guard.hands.arm.shape is 'human'; it must be one of franka, yam"),
+        ('shape = "franka"', 'brackett = 1', ErrorCode.UNKNOWN_NAME, "there is no key 'brackett' in guard.hands.arm; valid: bracket,"),
+        ('shape = "franka"', "wrist = { from_m = 0.1, to_m = 0.12, radius_m = 0.04 }", ErrorCode.BAD_SETTING, "guard.hands.arm.wrist.to_m is 0.12; it must be at least 0.18: a capsule is no shorter than it is wide"),
+        ('shape = "franka"', "fingers = { from_m = 0.02, to_m = 0.1, radius_m = 0.01 }", ErrorCode.BAD_SETTING, "guard.hands.arm.fingers.from_m is 0.02; it must be at most 0: the tip is between the fingers"),
+        ("upper_m = [0.11, 0.05, -0.10]", "upper_m = [0.01, 0.05, -0.10]", ErrorCode.BAD_SETTING, "guard.hands.arm.bracket.upper_m is [0.01, 0.05, -0.1]; it must be above lower_m"),
+        ("[guard.hands.arm]", "[guard.hands.left]", ErrorCode.UNKNOWN_NAME, "there is no arm 'left' in hands of"),
     ],
 )  # fmt: skip
-def test_every_mistake_is_one_sentence_that_names_the_file(tmp_path, old, new, sentence):
+def test_every_mistake_is_one_sentence_that_names_the_file(tmp_path, old, new, code, sentence):
     path = written(tmp_path, (old, new))
-    with pytest.raises(CapexError) as refused:
+    with refuses(code) as refused:
         read_rig(path)
     assert sentence in str(refused.value)
     assert str(path) in str(refused.value)
@@ -132,7 +133,7 @@ def test_every_mistake_is_one_sentence_that_names_the_file(tmp_path, old, new, s
 def test_two_arms_prefix_their_numbers_and_need_two_names(tmp_path):
     arm = EXAMPLE.read_text().partition("[[arms]]")[2].partition("[[cameras]]")[0]
     path = written(tmp_path, beside="\n[[arms]]" + arm)
-    with pytest.raises(CapexError, match="two arms have the name 'arm'"):
+    with refuses(ErrorCode.BAD_SETTING, "two arms have the name 'arm'"):
         read_rig(path)
     other = arm.replace('name = "arm"', 'name = "left"')
     path = written(tmp_path, beside="\n[[arms]]" + other)
@@ -164,7 +165,7 @@ def test_a_hand_is_its_drivers_or_the_files_own(tmp_path):
 
 
 def test_an_unknown_file_names_the_packaged_ones():
-    with pytest.raises(CapexError, match="there is no rig file 'rooom'; give the path of a TOML"):
+    with refuses(ErrorCode.NOT_FOUND, "there is no rig file 'rooom'; give the path of a TOML"):
         worlds.tasks("rig:rooom")
     for path in PACKAGED.glob("*.toml"):
         assert worlds.tasks(f"rig:{path.stem}")

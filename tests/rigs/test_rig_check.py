@@ -8,11 +8,12 @@ import pytest
 
 from capex import worlds
 from capex.cli.look import Check
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.rigs.parse import read_rig
 from capex.rigs.preflight import DRY_RULES, check_dry, force_is_quiet
 from capex.worlds.contract import MOTIONS, check
 from capex.worlds.contract.trial import NotClaimedError
+from refusals import refuses
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -69,5 +70,5 @@ def test_a_hand_that_nobody_names_is_said_to_be_assumed(tmp_path):
 
 
 def test_flags_of_rigs_are_for_rigs():
-    with pytest.raises(CapexError, match="--dry is for a rig, and kitchen:CloseFridge is none"):
+    with refuses(ErrorCode.NOT_APPLICABLE, "--dry is for a rig, and kitchen:CloseFridge is none"):
         Check("kitchen:CloseFridge", dry=True).run()

@@ -11,7 +11,7 @@ from pressing import press
 
 from capex import worlds
 from capex.campaign.cleanup import recovered
-from capex.errors import BadCommand, CapexError, RigFault, Unsupported
+from capex.errors import BadCommand, ErrorCode, RigFault, Unsupported
 from capex.method.executor import Executor
 from capex.operators.scripted import ScriptedOperator
 from capex.plan import ArmTarget, Waypoint
@@ -19,6 +19,7 @@ from capex.rigs import registry
 from capex.rigs.link import RigReading
 from capex.rigs.timing import RigTally, kind
 from capex.worlds import ArmCommand, Command, Start
+from refusals import refuses
 
 NAME = "rig:room:LiftBlock"
 HOLD = Command({"arm": ArmCommand()})
@@ -92,7 +93,7 @@ def test_commands_and_actions_are_refused_before_they_leave(env):
         env.apply(np.array([0, 0, np.nan, 0, 0, 0, 0]))
     with pytest.raises(BadCommand, match="shape"):
         env.apply(np.zeros(8))
-    with pytest.raises(CapexError, match="there is no start 1000"):
+    with refuses(ErrorCode.UNKNOWN_START, "there is no start 1000"):
         env.reset(Start("LiftBlock", 1000))
     with pytest.raises(Unsupported):
         env.save_state()

@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from capex.errors import CapexError, RigFault
+from capex.errors import ErrorCode, RigFault
 from capex.pose import Pose
 from capex.rigs.drivers import ArmReading
 from capex.rigs.parse import find_rig, read_rig
@@ -29,6 +29,7 @@ from capex.rigs.twins.camera import RoomCamera
 from capex.rigs.twins.driver import RoomArm, RoomClock
 from capex.rigs.twins.hand import RoomHand
 from capex.rigs.twins.scenes import blocks as scene
+from refusals import refuses
 
 TICK_S = 0.05
 
@@ -270,12 +271,12 @@ def test_faults_may_stand_in_the_rig_file_and_are_refused_when_unknown(visit: Vi
         assert other.move((0.005, 0.0, 0.0), 2).error == "reflex"
     finally:
         end()
-    with pytest.raises(CapexError, match=r"'meteor'.*reflex"):
+    with refuses(ErrorCode.UNKNOWN_NAME, r"'meteor'.*reflex"):
         visit.hand.fault("meteor")
-    with pytest.raises(CapexError, match=r"when.*at_tick"):
+    with refuses(ErrorCode.BAD_SETTING, r"when.*at_tick"):
         visit.hand.fault("reflex", when=3)
     wrong = dataclasses.replace(visit.rig, room={"speed": 2})
-    with pytest.raises(CapexError, match="'speed' in room; valid: scene, wire, fps"):
+    with refuses(ErrorCode.UNKNOWN_NAME, "'speed' in room; valid: scene, wire, fps"):
         start.prepare(wrong)
 
 

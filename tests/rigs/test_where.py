@@ -20,7 +20,7 @@ from rig_of import calls, rig_of
 from capex import worlds
 from capex.cli.look import Check
 from capex.cli.rig import RigFloat, RigWhere
-from capex.errors import CapexError, RigFault, UnknownName
+from capex.errors import ErrorCode, RigFault, UnknownName
 from capex.rigs.drivers.yam.driver import YamArm
 from capex.rigs.env import RigEnv
 from capex.rigs.opening import open_arms
@@ -29,6 +29,7 @@ from capex.rigs.twins import start
 from capex.rigs.twins.hand import RoomHand
 from capex.rigs.where import look, look_long, near_limits, wait_until_it_floats
 from capex.worlds import Start
+from refusals import refuses
 
 ASKS = "press Enter"
 RIG = """
@@ -140,7 +141,7 @@ def test_where_prints_each_arm_of_a_twin(capsys: pytest.CaptureFixture[str]) -> 
     assert "points   down; euler_deg = [180.0, 0.0, 0.0]" in out
     assert "opening  7.9 of 7.9 cm" in out
     assert "N in all" in out
-    with pytest.raises(CapexError, match="there is no rig file 'nowhere'"):
+    with refuses(ErrorCode.NOT_FOUND, "there is no rig file 'nowhere'"):
         RigWhere("nowhere").run()
 
 
@@ -240,11 +241,9 @@ def test_an_arm_that_is_stiff_floats_when_its_server_begins_anew(lab: Lab) -> No
 def test_what_cannot_float_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"there is no arm 'middle' in .*; valid: left, right"):
         RigFloat("yam-twin", "middle").run()
-    with pytest.raises(CapexError, match="is a simulated rig that starts with each command"):
+    with refuses(ErrorCode.NOT_APPLICABLE, "is a simulated rig that starts with each command"):
         RigFloat("yam-twin", "left").run()
-    with pytest.raises(
-        CapexError, match=r"driver 'lagging_arm:LaggingArm' of arm arm knows no way"
-    ):
+    with refuses(ErrorCode.UNSUPPORTED, r"driver 'lagging_arm:LaggingArm' of arm arm knows no way"):
         wait_until_it_floats(rig_of(tmp_path), "arm", print)
 
 

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from capex.errors import CapexError, RigFault
+from capex.errors import ErrorCode, RigFault
 from capex.loopback import HOST
 from capex.pose import DOWN, Array, Pose, angle_between, rotation_matrix, rotation_vector
 from capex.rigs.arm_controller import ArmUnit
@@ -31,6 +31,7 @@ from capex.rigs.twins.hand import RoomHand
 from capex.rigs.twins.scenes import load_scene
 from capex.rigs.twins.yam.follower import FollowerServer
 from capex.worlds import ArmCommand, Command
+from refusals import refuses
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from guard_geometry import surface
@@ -135,9 +136,9 @@ def test_goals_that_follow_each_other_are_solved_for_each_model(name: str) -> No
 
 def test_an_arm_whose_model_is_missing_or_unknown_is_refused() -> None:
     valid = "it must be one of yam, yam_pro, yam_ultra, big_yam"
-    with pytest.raises(CapexError, match=rf"'left'\.options\.model is missing; {valid}"):
+    with refuses(ErrorCode.BAD_SETTING, rf"'left'\.options\.model is missing; {valid}"):
         YamArm({"port": 1}, "left")
-    with pytest.raises(CapexError, match=rf"'left'\.options\.model is 'yam_max'; {valid}"):
+    with refuses(ErrorCode.BAD_SETTING, rf"'left'\.options\.model is 'yam_max'; {valid}"):
         YamArm({"model": "yam_max", "port": 1}, "left")
 
 

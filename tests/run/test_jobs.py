@@ -10,14 +10,15 @@ import time
 
 import pytest
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.processes import WorkerDied
 from capex.run.jobs import Lane, run_jobs
+from refusals import refuses
 
 
 def work(job: str) -> str:
     if job == "sentence":
-        raise CapexError("no such thing")
+        raise CapexError("no such thing", code=ErrorCode.NOT_FOUND)
     if job == "bug":
         raise ZeroDivisionError
     if job == "die":
@@ -33,10 +34,11 @@ def test_jobs_come_back_as_results_sentences_or_deaths():
     results = dict(run_jobs(work, ["a", "sentence", "die", "b"], parallel=2))
     assert (results[0], results[3]) == ("A", "B")
     assert str(results[1]) == "no such thing"
+    assert results[1].code is ErrorCode.NOT_FOUND
     assert "its process died (SIGKILL, perhaps for lack of memory)" in str(results[2])
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         list(run_jobs(work, ["bug"], parallel=1, fresh=True))
-    with pytest.raises(CapexError, match="--parallel is 0"):
+    with refuses(ErrorCode.BAD_SETTING, "--parallel is 0"):
         list(run_jobs(work, ["a"], parallel=0))
 
 
@@ -56,7 +58,9 @@ def test_no_worker_outlives_a_killed_parent(tmp_path):
     """Neither those in the middle of a job nor one that waits for its next."""
     place = tmp_path / "pids"
     code = f"import test_jobs as t; list(t.run_jobs(t.work, [{str(place)!r}] * 2 + ['a'], 3))"
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=os.path.dirname(__file__))
+    paths = os.pathsep.join((os.path.dirname(__file__), *sys.path))
+    env = {**os.environ, "PYTHONPATH": paths}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=env)
     workers = written(place, 2)
     parent.kill()
     parent.wait()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from capex import codec
-from capex.errors import CapexError, DamagedFile
+from capex.errors import DamagedFile, ErrorCode
 from capex.method.presets import MethodSettings
 from capex.models.prices import load_prices
 from capex.run import load_run
@@ -28,6 +28,7 @@ from capex.run.manifest import (
     write_manifest,
 )
 from capex.run.store import create_run, find_run
+from refusals import refuses
 
 RECORDED = Path(__file__).parents[1] / "data" / "vlm-run"
 CHAIN = "kitchen--TurnOnMicrowave--capex"
@@ -103,7 +104,7 @@ def test_a_run_of_another_format_is_refused(tmp_path, held, named):
     write_json(run / "manifest.json", data if held is None else {"format": held, **data})
     sentence = f"{run} was written in format {named}; this version reads format {FORMAT}"
     for read in (find_run, load_run, read_manifest):
-        with pytest.raises(CapexError) as refusal:
+        with refuses(ErrorCode.WRONG_CONTENT) as refusal:
             read(run)
         assert str(refusal.value) == sentence
 

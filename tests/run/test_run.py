@@ -15,11 +15,12 @@ import runs
 from capex.analysis.forecast import forecast
 from capex.campaign.status import read_status
 from capex.dataset.film import read_episode
-from capex.errors import CapexError, DamagedFile, printable
+from capex.errors import DamagedFile, ErrorCode, printable
 from capex.method.record import EpisodeRecord
 from capex.run import load_run
 from capex.run.store import open_run
 from capex.run.writing import InvalidNote, Timing
+from refusals import refuses
 
 STEPS = {"actions": np.zeros((2, 12))}
 
@@ -73,7 +74,7 @@ def test_damage_is_reported_and_the_rest_is_read(tmp_path):
     assert "record.json is damaged: Expecting property name" in reasons[0]
     assert reasons[1] == "record.json is damaged: Object missing required field 'arm'"
     assert reasons[2] == "timing.json is damaged: it cannot be read (No such file or directory)"
-    with pytest.raises(CapexError, match="not a run directory"):
+    with refuses(ErrorCode.WRONG_CONTENT, "not a run directory"):
         capex.load_run(tmp_path)
 
 

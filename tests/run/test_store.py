@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import runs
-from capex.errors import CapexError, DamagedFile
+from capex.errors import DamagedFile, ErrorCode
 from capex.run import live
 from capex.run.files import TEMPORARY, read_json, whole_folder
 from capex.run.steps import read_steps
 from capex.run.store import Chain, find_run, open_run
 from capex.run.writing import InvalidNote, Timing
+from refusals import refuses
 
 STEPS = {"actions": np.arange(24.0).reshape(2, 12)}
 
@@ -34,7 +35,7 @@ def test_an_episode_is_read_back_as_written(tmp_path):
     assert np.array_equal(read_steps(path)["actions"], STEPS["actions"])
     assert chain.finished() == [7]
     assert [c.path for c in find_run(tmp_path / "run").chains()] == [chain.path]
-    with pytest.raises(CapexError, match="written once"):
+    with refuses(ErrorCode.ALREADY_EXISTS):
         chain.commit(7, {}, Timing(), STEPS)
 
 
@@ -49,11 +50,7 @@ def test_a_record_that_cannot_be_written_leaves_no_episode(tmp_path):
 
 def test_a_chain_has_one_owner_at_a_time(tmp_path):
     chain = Chain(tmp_path / "chain")
-    with (
-        chain.owned(),
-        pytest.raises(CapexError, match="being written by another process"),
-        chain.owned(),
-    ):
+    with chain.owned(), refuses(ErrorCode.IN_USE), chain.owned():
         pass
     with chain.owned():
         pass
@@ -73,13 +70,13 @@ def test_invalid_attempts_are_kept_apart_and_counted(tmp_path):
 def test_a_run_continues_with_the_same_settings_only(tmp_path):
     open_run(tmp_path / "run", {"tau": 0.5})
     open_run(tmp_path / "run", {"tau": 0.5})
-    with pytest.raises(CapexError, match="tau differ"):
+    with refuses(ErrorCode.OTHER_SETTINGS, "tau differ"):
         open_run(tmp_path / "run", {"tau": 0.6})
     (tmp_path / "other").mkdir()
     (tmp_path / "other/thesis.tex").write_text("years of work")
-    with pytest.raises(CapexError, match="is not a run directory"):
+    with refuses(ErrorCode.ALREADY_EXISTS):
         open_run(tmp_path / "other", {})
-    with pytest.raises(CapexError, match=r"it has no manifest\.json"):
+    with refuses(ErrorCode.WRONG_CONTENT, r"it has no manifest\.json"):
         find_run(tmp_path / "other")
 
 

@@ -10,11 +10,12 @@ import pytest
 import student_data
 from capex.cli.export import Export
 from capex.cli.learn import Learn
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.students import data
 from capex.students.learn import LearnJob, as_toml, export, plan_learning
 from capex.students.study import trials
 from capex.students.study_plan import load_study
+from refusals import refuses
 
 TASK = "kitchen:TurnOnMicrowave"
 SIZE = (40, 32)
@@ -91,7 +92,7 @@ def test_what_cannot_be_learned_from_is_refused(learned, expert_demos, synthetic
     shutil.copytree(expert_demos, fewer)
     shutil.rmtree(next(fewer.glob("chains/*/episodes/0002")))
     plan = plan_learning(LearnJob((fewer,), learned.out, policies=("act",)))
-    with pytest.raises(CapexError, match="holds 3 demonstrations and the run now gives 2"):
+    with refuses(ErrorCode.OTHER_SETTINGS, "holds 3 demonstrations and the run now gives 2"):
         list(export(plan, lambda name, done, total: None))
 
 

@@ -12,7 +12,7 @@ from PIL import Image as Picture
 
 import student_data
 from capex import rigs, worlds
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.operators.arrangements import read_match
 from capex.operators.scripted import NAME
 from capex.report.data import load
@@ -32,6 +32,7 @@ from capex.students.tables import chain_summary
 from capex.students.train import train_together
 from capex.worlds import Start
 from capex.worlds.robots import latest_images
+from refusals import refuses
 
 FILES = Path(rigs.__file__).parent / "files"
 SIZE = (64, 36)
@@ -139,16 +140,16 @@ def test_who_acts_at_every_tick_does_not_wait_for_the_arm(study):
 def test_what_a_rig_cannot_do_is_refused_before_it_moves(study, tmp_path):
     (job, *_), *_ = (trial.rollouts for trial in trials(study, study.folder / "out"))
     job = replace(job, out=tmp_path / "run")
-    with pytest.raises(CapexError, match="judged by a person, who stands beside each rollout"):
+    with refuses(ErrorCode.PERSON_NEEDED, "judged by a person, who stands beside each rollout"):
         next(evaluate(job))
-    with pytest.raises(CapexError, match="there is nobody to ask"):
+    with refuses(ErrorCode.PERSON_NEEDED, "there is nobody to ask"):
         roll_out([job], operator="person")
-    with pytest.raises(CapexError, match=r"--parallel 2: .* is one robot"):
+    with refuses(ErrorCode.NOT_APPLICABLE, r"--parallel 2: .* is one robot"):
         roll_out([replace(job, parallel=2)])
-    with pytest.raises(CapexError, match="two policies are called act-collected-s0-1"):
+    with refuses(ErrorCode.CONFLICTING_SETTINGS, "two policies are called act-collected-s0-1"):
         roll_out([job, job])
     (tmp_path / "pictures").mkdir()
     Picture.new("RGB", SIZE).save(tmp_path / "pictures" / "0007.png")
-    with pytest.raises(CapexError, match="it has no start 500"):
+    with refuses(ErrorCode.UNKNOWN_START, "it has no start 500"):
         roll_out([job], arrangements=tmp_path / "pictures")
     assert not job.out.exists()

@@ -15,12 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import student_data
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.students import data
 from capex.students.device import choose_device, prepare, working_dtype
 from capex.students.policy import load_policy
 from capex.students.settings import make_settings
 from capex.students.train import TrainingJob, train
+from refusals import refuses
 
 ROOT = Path(__file__).parents[2]
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -44,12 +45,12 @@ def test_a_chosen_cuda_device_carries_its_index(two_gpus, name, index):
 
 def test_a_device_that_is_not_there_is_refused(two_gpus):
     assert choose_device("cpu") == CPU
-    for name, sentence in (
-        ("cuda:2", "there are 2 CUDA devices here"),
-        ("toaster", "--device: there is no device 'toaster'"),
-        ("meta", "students run on"),
+    for name, code, sentence in (
+        ("cuda:2", ErrorCode.NOT_AVAILABLE, "there are 2 CUDA devices here"),
+        ("toaster", ErrorCode.UNKNOWN_NAME, "--device: there is no device 'toaster'"),
+        ("meta", ErrorCode.UNKNOWN_NAME, "students run on"),
     ):
-        with pytest.raises(CapexError, match=sentence):
+        with refuses(code, sentence):
             choose_device(name)
 
 
@@ -76,8 +77,9 @@ def test_a_cpu_computes_in_float32(tmp_path):
     assert torch.get_float32_matmul_precision() == "highest"
     pack = student_data.write(tmp_path / "pack")
     settings = make_settings("act", student_data.SMALL["act"] | {"precision": "bf16"})
-    with pytest.raises(
-        CapexError, match=r"setting precision is bf16 and the device is a CPU.*precision=fp32"
+    with refuses(
+        ErrorCode.CONFLICTING_SETTINGS,
+        r"setting precision is bf16 and the device is a CPU.*precision=fp32",
     ):
         train(TrainingJob((pack,), settings, 2, tmp_path / "out", device="cpu"))
     assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ import student_data
 from capex import report, worlds
 from capex.dataset import film
 from capex.dataset.frames import open_take
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.method.context import NO_CONTEXT
 from capex.method.memory import Memory
 from capex.run import read_record
@@ -28,6 +28,7 @@ from capex.students.tables import chain_summary
 from capex.students.train import TrainingJob, train
 from capex.worlds import Start
 from capex.worlds.cache import OF_THIS_PROCESS
+from refusals import refuses
 
 TASK = "kitchen:TurnOnMicrowave"
 HORIZON = 10
@@ -148,7 +149,7 @@ def test_a_simulation_that_dies_is_a_sentence(policy, tmp_path):
             for child in set(multiprocessing.active_children()) - others:
                 child.kill()
 
-    with pytest.raises(CapexError, match=r"a simulation was lost: its process died \(SIGKILL"):
+    with refuses(ErrorCode.WORKER_DIED, r"a simulation was lost: its process died \(SIGKILL"):
         list(evaluate(job, kill))
     assert set(multiprocessing.active_children()) <= others
 
@@ -203,23 +204,30 @@ def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "code", "sentence"),
     [
-        ({"starts": (3, 4, 9)}, "2 of the starts were trained on"),
-        ({"horizon": 451}, "has 450 steps"),
-        ({"parallel": -1}, "--parallel is -1"),
-        ({"starts": (10**9,)}, "start 1000000000 does not exist"),
-        ({"name": "kitchen:TurnOnMicrowave,CloseFridge"}, "names several tasks"),
-        ({"name": "kitchen:Fly"}, "Fly"),
-        ({"arm": "../up"}, "letters and digits are right"),
-        ({"seed": 1}, "holds rollouts with other evaluation_seed"),
+        ({"starts": (3, 4, 9)}, ErrorCode.CONFLICTING_SETTINGS, "2 of the starts were trained on"),
+        ({"horizon": 451}, ErrorCode.BAD_SETTING, "has 450 steps"),
+        ({"parallel": -1}, ErrorCode.BAD_SETTING, "--parallel is -1"),
+        ({"starts": (10**9,)}, ErrorCode.UNKNOWN_START, "start 1000000000 does not exist"),
+        (
+            {"name": "kitchen:TurnOnMicrowave,CloseFridge"},
+            ErrorCode.BAD_SETTING,
+            "names several tasks",
+        ),
+        ({"name": "kitchen:Fly"}, ErrorCode.UNKNOWN_NAME, "Fly"),
+        ({"arm": "../up"}, ErrorCode.BAD_SETTING, "letters and digits are right"),
+        ({"seed": 1}, ErrorCode.OTHER_SETTINGS, "holds rollouts with other evaluation_seed"),
         (
             {"untrained": True, "arm": "diffusion-1"},
+            ErrorCode.OTHER_SETTINGS,
             "holds rollouts with other .*untrained, weights",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_written(policy, rolled, changes, sentence):
+def test_what_does_not_fit_is_refused_and_nothing_is_written(
+    policy, rolled, changes, code, sentence
+):
     before = sorted(p.name for p in (rolled / "chains").iterdir())
     asked = {
         "checkpoint": policy,
@@ -229,7 +237,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(policy, rolled, cha
         "device": "cpu",
         "horizon": HORIZON,
     }
-    with pytest.raises(CapexError, match=sentence):
+    with refuses(code, sentence):
         list(evaluate(Rollouts(**asked | changes)))
     assert sorted(p.name for p in (rolled / "chains").iterdir()) == before
 
@@ -240,7 +248,7 @@ def test_a_policy_with_another_order_of_actions_is_refused(policy, tmp_path):
     told["action_names"] = [*told["action_names"][1:], told["action_names"][0]]
     (tmp_path / "policy.json").write_text(json.dumps(told))
     (tmp_path / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes())
-    with pytest.raises(CapexError, match="the orders must agree"):
+    with refuses(ErrorCode.MISMATCH, "the orders must agree"):
         list(evaluate(Rollouts(tmp_path, TASK, (1000,), tmp_path / "run", device="cpu")))
     assert not (tmp_path / "run").exists()
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import student_data
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.students import checkpoint, data, language
 from capex.students.hearing import Hearing
 from capex.students.policy import load_policy
 from capex.students.settings import make_settings
 from capex.students.spoken import Interpreter
 from capex.students.train import TrainingJob, train
+from refusals import refuses
 
 KNOWN = ("pick the cup from the shelf", "pick the bowl from the sink")
 NEW = "pick the cup from the sink"  # known words in a new combination
@@ -62,7 +63,7 @@ def test_only_a_learned_table_falls_back_to_the_mean_and_says_so(pack, tmp_path)
     cup, bowl, new = Interpreter(spec, net).embed([*KNOWN, NEW])
     assert torch.allclose(new, (cup + bowl) / 2)
     assert Hearing.of(spec).tell(NEW) == {"instruction_embedding": "mean of the known ones"}
-    with pytest.raises(CapexError, match="it learned its embeddings"):
+    with refuses(ErrorCode.NOT_APPLICABLE, "it learned its embeddings"):
         Interpreter(spec, net, tmp_path)
 
 
@@ -77,11 +78,11 @@ def test_given_embeddings_travel_with_the_checkpoint_or_are_named(pack, tmp_path
     spec, net = checkpoint.load_network(folder)
     assert np.allclose(Interpreter(spec, net).embed([NEW])[0], table[NEW])  # never trained on
     assert Hearing.of(spec).tell(NEW) == {"instruction_embedding": "encoded"}
-    with pytest.raises(CapexError, match=r"no embedding of 'stand still'.*--instructions"):
+    with refuses(ErrorCode.MISMATCH, r"no embedding of 'stand still'.*--instructions"):
         Interpreter(spec, net).embed(["stand still"])
     named = Interpreter(spec, net, tmp_path / "all.safetensors")
     assert np.allclose(named.embed(["stand still"])[0], table["stand still"])
-    with pytest.raises(CapexError, match="gives other embeddings than"):
+    with refuses(ErrorCode.MISMATCH, "gives other embeddings than"):
         Interpreter(spec, net, tmp_path / "other.npz")
     policy = load_policy(folder, "cpu", tmp_path / "all.safetensors")
     policy.reset()
@@ -105,7 +106,7 @@ def test_fine_tuning_keeps_words_and_given_embeddings(pack, tmp_path):
     assert (spec.training["steps"], spec.training["tuned"]) == (0, True)
     language.write(tmp_path / "some.npz", {k: np.ones(8, dtype=np.float32) for k in KNOWN})
     given = trained(pack, tmp_path / "given", instructions=tmp_path / "some.npz")
-    with pytest.raises(CapexError, match="has none of 'go to the square'"):
+    with refuses(ErrorCode.MISMATCH, "has none of 'go to the square'"):
         trained(more, tmp_path / "refused", init=given)
 
 
@@ -123,14 +124,14 @@ def test_fine_tuning_takes_the_embeddings_of_the_first_training_alone(pack, tmp_
         ("others.npz", f"others.npz gives other embeddings than .* '{KNOWN[0]}'"),
         ("new.npz", f"new.npz has no embedding of '{KNOWN[0]}'"),
     ):
-        with pytest.raises(CapexError, match=sentence):
+        with refuses(ErrorCode.MISMATCH, sentence):
             trained(more, tmp_path / "refused", init=given, instructions=tmp_path / name)
     tuned = trained(more, tmp_path / "tuned", init=given, instructions=tmp_path / "all.npz")
     heard = Interpreter(*checkpoint.load_network(tuned)).embed([new, KNOWN[0]])
     assert np.allclose(heard[0], table[new])
     assert np.allclose(heard[1], table[KNOWN[0]])
     learned = trained(pack, tmp_path / "learned")
-    with pytest.raises(CapexError, match="the policy of --init learned its own"):
+    with refuses(ErrorCode.CONFLICTING_SETTINGS, "the policy of --init learned its own"):
         trained(more, tmp_path / "refused", init=learned, instructions=tmp_path / "all.npz")
     assert not (tmp_path / "refused").exists()
 
@@ -155,5 +156,5 @@ def test_clip_of_the_real_shape_embeds_any_instruction(pack, tmp_path):
     assert cup.shape == (768,)
     assert np.allclose(new, language.read(tmp_path, [NEW], 768)[0], atol=1e-5)
     assert not torch.allclose(cup, new)
-    with pytest.raises(CapexError, match="no embedding of"):
+    with refuses(ErrorCode.MISMATCH, "no embedding of"):
         Interpreter(spec, net).embed([NEW])

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.students import kernels
 from capex.students.act import ACT, ActBatch, Ensembler
 from capex.students.diffusion import Denoiser, Diffusion, Schedule
 from capex.students.resnet import ResNet18, load_backbone
 from capex.students.settings import ActSettings, DiffusionSettings
+from refusals import refuses
 
 CAMERAS = ("left", "right", "wrist")
 SIZE, BATCH = 64, 2
@@ -179,7 +180,7 @@ def test_backbone_weights_load_from_a_file_and_a_wrong_one_is_refused(tmp_path):
     features = nn.Sequential(*list(theirs.children())[:-2])
     with torch.no_grad():
         assert torch.allclose(net(x), features(x), atol=1e-4)
-    with pytest.raises(CapexError, match="does not fit a ResNet-18 of width 16"):
+    with refuses(ErrorCode.UNREADABLE_FILE, "does not fit a ResNet-18 of width 16"):
         load_backbone(ResNet18("frozen", 16), tmp_path / "resnet18.pth")
 
 

@@ -12,11 +12,12 @@ import pytest
 import torch
 
 import student_data
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.students import data, language, robocasa
 from capex.students.diffusion import Diffusion
 from capex.students.settings import DiffusionSettings
 from capex.students.train import TrainingJob, describe
+from refusals import refuses
 
 ORDER = ("robot0_eye_in_hand_image", "robot0_agentview_left_image", "robot0_agentview_right_image", "robot0_base_to_eef_pos",
          "robot0_base_to_eef_quat", "robot0_gripper_qpos", "lang_emb")  # fmt: skip
@@ -129,7 +130,7 @@ def test_the_released_layout_fills_our_network_and_nothing_runs(released):
 def test_a_training_begins_from_the_released_file(released, tmp_path):
     pack = student_data.write(tmp_path / "pack")
     job = TrainingJob((pack,), DiffusionSettings(), 1, tmp_path / "out", init=released)
-    with pytest.raises(CapexError, match=r"given embeddings .* with --instructions"):
+    with refuses(ErrorCode.MISMATCH, r"given embeddings .* with --instructions"):
         describe(job, data.load([pack], window=10))
     clip = tmp_path / "clip.npz"
     language.write(clip, {"go to the square": np.ones(768, dtype=np.float32)})
@@ -139,10 +140,10 @@ def test_a_training_begins_from_the_released_file(released, tmp_path):
     assert spec.normalizer.action.scale.tolist() == [2.0] * 12
     assert weights["model.cond_obs_emb.weight"].shape == (512, 969)
     one = student_data.write(tmp_path / "one", cameras=("front",))
-    with pytest.raises(CapexError, match="the dataset's camera 'front' has no counterpart"):
+    with refuses(ErrorCode.MISMATCH, "the dataset's camera 'front' has no counterpart"):
         describe(job, data.load([one], window=10))
     shuffled = student_data.write(tmp_path / "shuffled", action_names=LEROBOT_ORDER)
-    with pytest.raises(CapexError, match="other numbers of action, or in another order"):
+    with refuses(ErrorCode.MISMATCH, "other numbers of action, or in another order"):
         describe(job, data.load([shuffled], window=10))
 
 
@@ -153,12 +154,12 @@ def test_unpickling_as_it_is_needs_the_flag(released):
 
 def test_files_of_another_kind_are_refused(tmp_path):
     (tmp_path / "no.ckpt").write_bytes(b"nothing")
-    with pytest.raises(CapexError, match="cannot be read safely"):
+    with refuses(ErrorCode.UNREADABLE_FILE, "cannot be read safely"):
         robocasa.read(tmp_path / "no.ckpt", DiffusionSettings(), ("left",))
     torch.save({"state_dicts": {}}, tmp_path / "empty.ckpt")
-    with pytest.raises(CapexError, match="has no state_dicts with a model"):
+    with refuses(ErrorCode.UNREADABLE_FILE, "has no state_dicts with a model"):
         robocasa.read(tmp_path / "empty.ckpt", DiffusionSettings(), ("left",))
-    with pytest.raises(CapexError, match="there is no checkpoint"):
+    with refuses(ErrorCode.NOT_FOUND):
         robocasa.read(tmp_path / "missing.ckpt", DiffusionSettings(), ("left",))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import runs
 import student_data
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.report.data import load
 from capex.report.sections.section import SectionInput
 from capex.report.sections.students import students_section, students_table
@@ -26,6 +26,7 @@ from capex.students.study import groups, run_study, trials
 from capex.students.study_plan import load_study
 from capex.students.tables import study_tables
 from capex.students.train import TrainingJob, train
+from refusals import refuses
 
 TASK = "kitchen:TurnOnMicrowave"
 SMALL = "\n".join(f"{k} = {v}" for k, v in student_data.SMALL["act"].items())
@@ -76,7 +77,7 @@ def test_a_study_runs_what_is_missing_and_writes_its_table(folder):
     assert "| kitchen:TurnOnMicrowave (3) | 0.00 (0/2) |" in table.read_text()
     assert page.is_file()
     (folder / "study.toml").write_text(FILE)
-    with pytest.raises(CapexError, match="holds a study with other sources"):
+    with refuses(ErrorCode.OTHER_SETTINGS, "holds a study with other sources"):
         list(run_study(load_study(folder / "study.toml"), out))
 
 
@@ -186,28 +187,39 @@ def test_a_slip_in_the_file_is_a_sentence(folder, old, new, sentence):
 
 def test_datasets_that_cannot_be_matched_are_refused_before_anything_is_written(folder):
     (folder / "study.toml").write_text(FILE.replace("1000:1002", "2:5"))
-    with pytest.raises(
-        CapexError, match=r"1 of the rollouts' starts .* would be trained on \(first: 2\)"
+    with refuses(
+        ErrorCode.CONFLICTING_SETTINGS,
+        r"1 of the rollouts' starts .* would be trained on \(first: 2\)",
     ):
         list(run_study(load_study(folder / "study.toml"), folder / "out"))
     (folder / "study.toml").write_text(FILE.replace("{task}-pilot", "nowhere"))
-    with pytest.raises(CapexError, match="is no dataset"):
+    with refuses(ErrorCode.WRONG_CONTENT, "is no dataset"):
         list(run_study(load_study(folder / "study.toml"), folder / "out"))
     assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new", "code", "sentence"),
     [
-        ("1000:1002", "1000000000", "^starts: start 1000000000 does not exist in kitchen:TurnOn"),
-        ("horizon = 3", "horizon = 451", "^horizon is 451; kitchen:TurnOnMicrowave has 450 steps"),
+        (
+            "1000:1002",
+            "1000000000",
+            ErrorCode.UNKNOWN_START,
+            "^starts: start 1000000000 does not exist in kitchen:TurnOn",
+        ),
+        (
+            "horizon = 3",
+            "horizon = 451",
+            ErrorCode.BAD_SETTING,
+            "^horizon is 451; kitchen:TurnOnMicrowave has 450 steps",
+        ),
     ],
 )
 def test_rollouts_that_no_world_has_are_refused_before_anything_is_trained(
-    folder, old, new, sentence
+    folder, old, new, code, sentence
 ):
     (folder / "study.toml").write_text(FILE.replace(old, new))
-    with pytest.raises(CapexError, match=sentence):
+    with refuses(code, sentence):
         list(run_study(load_study(folder / "study.toml"), folder / "out"))
     assert not (folder / "out").exists()
 

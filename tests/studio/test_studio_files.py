@@ -15,7 +15,7 @@ import runs
 from capex import worlds
 from capex.campaign.core import Core, Lease
 from capex.campaign.extensions import Attempt
-from capex.errors import CapexError, DamagedFile
+from capex.errors import DamagedFile, ErrorCode
 from capex.models import pictures
 from capex.operators import inbox
 from capex.operators.screens import Screens
@@ -30,6 +30,7 @@ from capex.studio.rooms import arrange, live
 from capex.studio.rooms.room import Studio
 from capex.studio.shelf import fitted
 from capex.worlds import Start
+from refusals import refuses
 
 
 def test_heads_tell_what_whole_records_tell(synthetic):
@@ -65,13 +66,13 @@ def test_requests_are_read_back_and_forgotten(tmp_path):
     control.forget(tmp_path)
     assert not any(leftover.exists() for leftover in half_written)
     assert not any(control.requested(tmp_path, kind) for kind in control.KINDS)
-    with pytest.raises(CapexError, match="`by` is required"):
+    with refuses(ErrorCode.PERSON_NEEDED, "`by` is required"):
         control.request(tmp_path, "stop", " ")
     inbox.post_message(tmp_path, "chain", 7, "Mind\nthe mug.", "Ada")
     with open(inbox.messages_file(tmp_path, "chain", 7), "a") as torn:
         torn.write('{"words": "to')
     assert [m.text for m in inbox.list_messages(tmp_path, "chain", 7)] == ["Mind the mug."]
-    with pytest.raises(CapexError, match="1 to 500 characters"):
+    with refuses(ErrorCode.INVALID_INPUT, "1 to 500 characters"):
         inbox.post_message(tmp_path, "chain", 7, "x" * 501, "Ada")
 
 
@@ -125,7 +126,7 @@ def test_a_library_knows_runs_below_its_folders_alone(tmp_path):
     for name in ("../b/first", "link/first", "", "/", "first/"):
         with pytest.raises(Refused, match="there is no run"):
             library.run(name)
-    with pytest.raises(CapexError, match="is not a folder"):
+    with refuses(ErrorCode.NOT_FOUND):
         Library((tmp_path / "nothing",))
 
 

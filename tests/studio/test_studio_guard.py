@@ -11,12 +11,13 @@ from urllib.parse import quote
 import pytest
 
 import runs
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.studio.guard import BODY_MAX, POLICY
 from capex.studio.library import Library
 from capex.studio.rooms.drive import Seat
 from capex.studio.rooms.room import Studio
 from capex.studio.serve import studio_server
+from refusals import refuses
 
 TOKEN = "a-token-for-these-tests"
 CHAIN = "kitchen--CloseFridge--capex"
@@ -298,7 +299,7 @@ def test_an_attempt_that_is_not_under_way_is_not_taken_over(tmp_path):
     seat = Seat(Studio(Library((tmp_path,))))
     wanted = {"run": "first", "chain": CHAIN, "start": 0, "by": "Ada"}
     for changed in ({}, {"run": "../first"}, {"chain": ".."}, {"start": -1}, {"by": ""}):
-        with pytest.raises(CapexError):
+        with refuses(ErrorCode.BAD_REQUEST):
             seat._place(wanted | changed)
 
 
@@ -310,7 +311,6 @@ def test_an_attempt_that_is_not_under_way_is_not_taken_over(tmp_path):
         {"run": ""},
         {"task": "rig:/etc/passwd:x"},
         {"task": "os.path:join"},
-        {"task": "kitchen:Nothing"},
         {"start": -1},
         {"start": "x"},
         {"by": ""},
@@ -321,6 +321,8 @@ def test_a_trip_that_is_none_is_refused_before_anything_is_opened(tmp_path, chan
     trip = {"task": "kitchen:TurnOnMicrowave", "start": 0, "run": "human", "by": "Ada"}
     seat = Seat(Studio(Library((tmp_path,))))
     assert seat._trip(trip).out == tmp_path.resolve() / "human"
-    with pytest.raises(CapexError):
+    with refuses(ErrorCode.BAD_REQUEST):
         seat._trip(trip | changed)
+    with refuses(ErrorCode.UNKNOWN_NAME, "there is no task 'Nothing' in world 'kitchen'; valid: "):
+        seat._trip(trip | {"task": "kitchen:Nothing"})
     assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.dataset import certify_run
 from capex.dataset.selection import Filters, LeftOut, find_attempts, select, select_failures
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.operators.inbox import recorded_drives
 from capex.operators.requests import OperatorRequests, Sharing, takeovers_of
 from capex.operators.teleop_channel import TeleopChannel
@@ -26,6 +26,7 @@ from capex.run import load_run
 from capex.run.control import request, requested, withdraw
 from capex.run.live import read_events, under_way
 from capex.run.store import Chain, Run
+from refusals import refuses
 from studio_pages import browser as browser
 from studio_pages import quiet, running_campaign, serving, small_rig, stand_still
 
@@ -213,5 +214,5 @@ def check_the_mark(out, driven):
     (left,) = (r for r in chosen.left_out if r.start == driven.index)
     assert isinstance(left, LeftOut)
     assert "a person drove" in left.reason
-    with pytest.raises(CapexError, match="a person drove before decision"):
+    with refuses(ErrorCode.NOT_APPLICABLE, "a person drove before decision"):
         fork(out, [f"{driven.chain}/{driven.index}@{turn['decision']}"], out=out.parent / "forks")

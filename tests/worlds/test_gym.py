@@ -11,8 +11,9 @@ from gymnasium.utils.env_checker import check_env
 
 import capex.worlds.gym  # noqa: F401  registers
 from capex import worlds
-from capex.errors import BadCommand, CapexError
+from capex.errors import BadCommand, ErrorCode
 from capex.worlds import Start
+from refusals import refuses
 
 
 def test_every_task_is_registered_with_its_horizon():
@@ -69,9 +70,9 @@ def test_success_ends_an_episode_and_the_horizon_cuts_it():
 
 def test_bad_use_gets_a_sentence():
     env = gymnasium.make("capex/CloseFridge-v0", size=(8, 8)).unwrapped
-    with pytest.raises(CapexError, match="call reset"):
+    with refuses(ErrorCode.WRONG_ORDER, "call reset"):
         env.step(np.zeros(12, dtype=np.float32))
-    with pytest.raises(CapexError, match="there is no start 20000"):
+    with refuses(ErrorCode.UNKNOWN_START, "there is no start 20000"):
         env.reset(options={"start": 20000})
     env.reset(options={"start": 0})
     with pytest.raises(BadCommand, match="eef_dx"):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.worlds import render
 from capex.worlds.drawing_thread import DrawingThread
+from refusals import refuses
 
 SCENE = """<mujoco><visual><global offwidth="64" offheight="64"/></visual><worldbody>
 <light pos="0 0 3"/><geom type="box" size=".2 .1 .3" rgba=".9 .2 .1 1" euler="10 20 30"/>
@@ -62,9 +63,9 @@ def test_no_camera_gives_no_view_and_a_bad_size_is_a_sentence(scene):
     renderer = render.Renderer(model)
     assert views(renderer, data, {}) == []
     seen = renderer.rgb(data, 0, (8, 8))
-    with pytest.raises(CapexError, match="image size 0x8"):
+    with refuses(ErrorCode.BAD_SETTING, "image size 0x8"):
         views(renderer, data, {0: (8, 8), 1: (0, 8)})
-    with pytest.raises(CapexError, match="image size 0x8"):
+    with refuses(ErrorCode.BAD_SETTING, "image size 0x8"):
         renderer.depth(data, 0, (0, 8))
     np.testing.assert_array_equal(renderer.rgb(data, 0, (8, 8)), seen)
     renderer.close()

@@ -31,7 +31,7 @@ from robosuite.environments.manipulation.lift import Lift
 import capex
 from capex import worlds
 from capex.campaign.api import demonstrate
-from capex.errors import CapexError, StateMismatch
+from capex.errors import CapexError, ErrorCode, StateMismatch
 from capex.method.context import NO_CONTEXT
 from capex.method.memory import Memory
 from capex.operators.human import Person
@@ -46,6 +46,7 @@ from capex.worlds.robocasa.tasks import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.robots import MOBILE
 from capex.worlds.robosuite.starts import QUIET
+from refusals import refuses
 
 ROOT = Path(__file__).parents[2]
 STORED = {  # the order of RoboCasa's own datasets: the base first
@@ -255,11 +256,11 @@ def test_starts_are_the_demonstrations_in_the_papers_kitchen(
         assert not env.success()
     assert dataset.starts(7, None) == (0, 2, 3)
     assert find_dataset(dataset.path.parents[5], "TurnOnMicrowave").path == dataset.path
-    with pytest.raises(CapexError, match="4 demonstrations, none in layout 9"):
+    with refuses(ErrorCode.NO_DATA, "4 demonstrations, none in layout 9"):
         dataset.starts(9, 9)
-    with pytest.raises(CapexError, match="download it: python -m robocasa"):
+    with refuses(ErrorCode.NOT_FOUND, "download it: python -m robocasa"):
         find_dataset(dataset.path.parents[5], "CloseFridge")
-    with pytest.raises(CapexError, match="starts are 0 to 1"):
+    with refuses(ErrorCode.UNKNOWN_START, "starts are 0 to 1"):
         env.reset(Start("TurnOnMicrowave", 2))
 
 
@@ -358,9 +359,9 @@ def test_fresh_starts_are_drawn_by_number_and_repeat(
     assert given is not None
     assert "toaster_main" in given.xml
     assert given.episode_meta["lang"] == env.instruction == "Press the button."
-    with pytest.raises(CapexError, match=r"fresh:0 to fresh:9999 \(none is recorded: there is no"):
+    with refuses(ErrorCode.UNKNOWN_START, r"fresh:0 to fresh:9999 \(none is recorded: there is no"):
         env.reset(Start("Kitchen", 0))
-    with pytest.raises(CapexError, match="has no setting clutter_mode, which was to be 1"):
+    with refuses(ErrorCode.MISSING_PACKAGE, "has no setting clutter_mode, which was to be 1"):
         made().reset(Start("Kitchen", FRESH))
     env.close()
 
@@ -423,9 +424,9 @@ def test_orders_are_converted_by_name() -> None:
     assert np.array_equal(
         to_environment(actions, ENVIRONMENT), actions
     )  # a dataset that was put up again arm first
-    with pytest.raises(CapexError, match="overlap or leave gaps"):
+    with refuses(ErrorCode.DAMAGED_FILE, "overlap or leave gaps"):
         to_environment(actions, STORED | {"gripper_close": (10, 11)})
-    with pytest.raises(CapexError, match="made of"):
+    with refuses(ErrorCode.MISMATCH, "made of"):
         to_environment(actions, {"base_motion": (0, 12)})
 
 
@@ -449,7 +450,7 @@ def test_a_human_demonstration_becomes_an_episode(
     assert np.allclose(
         steps["states"][:STEPS, : recorded_states.shape[1]], recorded_states, atol=1e-12
     )
-    with pytest.raises(CapexError, match="no human demonstrations"):
+    with refuses(ErrorCode.UNSUPPORTED):
         demonstrate("human", "robosuite:Lift", starts=[0], out=tmp_path / "run")
 
 
@@ -489,7 +490,7 @@ def test_damaged_datasets_are_refused(
     (tmp_path / "extras" / "dataset_meta.json").write_text("{}")
     (tmp_path / name).write_text(content)
     dataset = open_dataset(tmp_path)
-    with pytest.raises(CapexError, match=sentence):
+    with refuses(ErrorCode.DAMAGED_FILE, sentence):
         _ = dataset.action_order if "modality" in name else dataset.env_args
-    with pytest.raises(CapexError, match="is no RoboCasa dataset"):
+    with refuses(ErrorCode.NOT_FOUND):
         open_dataset(tmp_path / "elsewhere")

@@ -17,9 +17,10 @@ pytest.importorskip("robosuite")
 import robosuite
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.worlds import Need
 from capex.worlds.robocasa.needs import verdict
+from refusals import refuses
 
 ROOT = Path(__file__).parents[2]
 
@@ -123,8 +124,8 @@ def test_the_doctors_lines_can_be_copied() -> None:
 
 
 def test_a_world_that_is_not_installed_says_so() -> None:
-    with pytest.raises(
-        CapexError, match=r"needs the package 'robocasa'.*capex doctor --world robocasa"
+    with refuses(
+        ErrorCode.MISSING_PACKAGE, r"needs the package 'robocasa'.*capex doctor --world robocasa"
     ):
         worlds.make("robocasa:CloseFridge")
 

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("robosuite")
 
 from capex import worlds
-from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch, UnknownName
+from capex.errors import BadCommand, ErrorCode, PhysicsDiverged, StateMismatch, UnknownName
 from capex.method.executor import Executor, Outcome
 from capex.method.perception import Sight
 from capex.plan import ArmTarget, BaseMotion, Gripper, Orientation, Waypoint
@@ -29,6 +29,7 @@ from capex.worlds.robosuite import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.packages import ROBOSUITE_IMPORTS, install_commands
 from capex.worlds.robosuite.robots import MOBILE
+from refusals import refuses
 
 ABOVE_M = np.array([0.0, 0.0, 0.1])
 OTHERS = [name for name in TASKS if name != "Lift"]
@@ -246,7 +247,7 @@ def test_the_model_file_stands_where_the_door_stands() -> None:
 
 
 def test_refusals(fixed: SuiteEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CapexError, match="call reset"):
+    with refuses(ErrorCode.WRONG_ORDER, "call reset"):
         made("robosuite:Lift").robot_state()
     with pytest.raises(UnknownName, match="stepping"):
         worlds.make("robosuite-panda:Lift", stepping="quick").reset(Start("Lift", 0))

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import ErrorCode
 from capex.worlds.robots import refuse_repeating
+from refusals import refuses
 from toy import Toy, ToyEnv
 
 
@@ -38,5 +39,5 @@ def test_a_world_in_real_time_is_one_robot():
 
 def test_no_robot_repeats_recorded_motions():
     refuse_repeating("kitchen", "capex replay")
-    with pytest.raises(CapexError, match="rig:desk is a rig: capex replay would repeat"):
+    with refuses(ErrorCode.UNSUPPORTED, "rig:desk is a rig: capex replay would repeat"):
         refuse_repeating("rig:desk", "capex replay")

@@ -23,7 +23,7 @@ from capex.analysis.counterfactual_file import (
     write_counterfactual,
 )
 from capex.analysis.fork_kind import COMMAND
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.method.executor import Executor, Outcome, Tick
 from capex.method.motion import GripperCommandState
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord, record_waypoints
@@ -69,7 +69,8 @@ def execute_run(
     if recorded.manifest.recorded.command not in ("collect", COMMAND):
         raise CapexError(
             f"{run} was not collected with a model, so it holds no plans with a deferred tail; give"
-            " the run of a `capex collect`"
+            " the run of a `capex collect`",
+            code=ErrorCode.WRONG_CONTENT,
         )
     exact = {**recorded.manifest.fingerprint, "gl": ""} == fingerprint()
     chains = [load_chain(chain) for chain in recorded.chains()]
@@ -114,7 +115,8 @@ def execute_episode(episode: Path, exact: bool = True) -> Counterfactual:
     if record.human_steps:
         raise CapexError(
             f"{episode}: a person drove {record.human_steps} of its steps, after which what its"
-            " hands were told is not known; such an attempt is left out"
+            " hands were told is not known; such an attempt is left out",
+            code=ErrorCode.WRONG_CONTENT,
         )
     planned = [turn for turn in record.turns if turn.waypoints]
     begins = [int(k) for k in steps["plan_starts"]]

@@ -14,7 +14,7 @@ import numpy as np
 from capex.campaign.board import ChainLine
 from capex.campaign.prediction import LEVEL, Draws, Interval, Prediction, interval
 from capex.campaign.status import read_status
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.pose import Array
 from capex.run import LoadedRun
 
@@ -97,14 +97,18 @@ class RunForecast:
 def forecast(path: Path, demonstrations: int, usd: float | None = None) -> RunForecast:
     """Read a run and forecast every chain of it."""
     if demonstrations < 1:
-        raise CapexError(f"--demonstrations is {demonstrations}; it must be at least 1")
+        raise CapexError(
+            f"--demonstrations is {demonstrations}; it must be at least 1",
+            code=ErrorCode.BAD_SETTING,
+        )
     if usd is not None and not usd > 0:
-        raise CapexError(f"--usd is {usd:g}; it must be more than 0")
+        raise CapexError(f"--usd is {usd:g}; it must be more than 0", code=ErrorCode.BAD_SETTING)
     status = read_status(path)
     if status.run.manifest.recorded.command == "fork":
         raise CapexError(
             f"{path} holds forks, which go on from saved states and are no demonstrations; forecast"
-            " the run that they come from"
+            " the run that they come from",
+            code=ErrorCode.WRONG_CONTENT,
         )
     lines = {c.name: (c, status.board.lines[c.name]) for c in status.run.chains}
     chains, untried = [], []
@@ -117,7 +121,8 @@ def forecast(path: Path, demonstrations: int, usd: float | None = None) -> RunFo
     if not chains:
         raise CapexError(
             f"{path} has no attempt that was judged, so nothing can be forecast; collect a few"
-            " starts of each task first"
+            " starts of each task first",
+            code=ErrorCode.NO_DATA,
         )
     spent = None if usd is None else _spend(chains, usd, path)
     stand_in = status.run.manifest.stand_in
@@ -155,7 +160,8 @@ def _spend(chains: Sequence[ChainForecast], usd: float, path: Path) -> Spent:
     if any(c.per_dollar is None for c in chains):
         raise CapexError(
             f"--usd {usd:g}: the attempts of {path} have no price, so dollars cannot be forecast;"
-            " leave --usd out"
+            " leave --usd out",
+            code=ErrorCode.NO_PRICE,
         )
     ordered = sorted(chains, key=lambda c: -float(np.median(c.worth)))
     tasks: dict[tuple[str, str], ChainForecast] = {}

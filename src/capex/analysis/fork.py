@@ -42,7 +42,7 @@ from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.recall import recall
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.memory import Memory
 from capex.method.prefix import Prefix
 from capex.method.presets import PRESETS
@@ -148,11 +148,12 @@ def fork(
     with closing(_Finder(Path(run), held)) as finder:
         origins = [finder.find(state) for state in dict.fromkeys(map(parse_state, named))]
     if not origins:
-        raise CapexError(f"no state was named; write {FORM}")
+        raise CapexError(f"no state was named; write {FORM}", code=ErrorCode.MISSING_SETTING)
     if remember and len(origins) > 1:
         raise CapexError(
             f"--remember: forks of {len(origins)} states share no memory; fork each in its own"
-            " --out"
+            " --out",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     first = origins[0].episode.record
     with ExitStack() as stack:
@@ -201,10 +202,16 @@ def _refuse(times: int, seed: int, options: Mapping[str, Any]) -> None:
     for name, value, most in (("times", times, TIMES_MAX), ("seed", seed, SEED_MAX)):
         least = 1 if name == "times" else 0
         if type(value) is not int or not least <= value <= most:
-            raise CapexError(f"--{name} is {value!r}; it must be between {least} and {most}")
+            raise CapexError(
+                f"--{name} is {value!r}; it must be between {least} and {most}",
+                code=ErrorCode.BAD_SETTING,
+            )
     for name in NOT_OF_FORKS:
         if options.get(name) is not None:
-            raise CapexError(f"'{name}' is no setting of forks: it is as in their origins")
+            raise CapexError(
+                f"'{name}' is no setting of forks: it is as in their origins",
+                code=ErrorCode.UNKNOWN_NAME,
+            )
 
 
 class _Finder:
@@ -225,22 +232,28 @@ class _Finder:
         episode = load_episode(folder)
         record = episode.record
         if (fork := fork_of(record)) is not None:
-            raise CapexError(f"{folder} is a fork itself; fork {fork.origin}, its origin")
+            raise CapexError(
+                f"{folder} is a fork itself; fork {fork.origin}, its origin",
+                code=ErrorCode.WRONG_CONTENT,
+            )
         if state.decision > len(record.turns):
             raise CapexError(
                 f"{folder} has {len(record.turns)} decisions; there is no state before decision"
-                f" {state.decision}"
+                f" {state.decision}",
+                code=ErrorCode.NOT_FOUND,
             )
         drove = [row for row in takeovers_of(record) if row["decision"] <= state.decision]
         if drove:
             raise CapexError(
                 f"{folder}: a person drove before decision {drove[0]['decision']}; only states of"
-                " earlier decisions can be forked"
+                " earlier decisions can be forked",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         then, now = str(read_steps(folder)["header"]), self._header(record)
         if then != now:
             raise CapexError(
-                f"{folder} was recorded as {then}; this version of the world has {now}"
+                f"{folder} was recorded as {then}; this version of the world has {now}",
+                code=ErrorCode.STATE_MISMATCH,
             )
         sha256 = hashlib.sha256(read_bytes(folder / "record.json")).hexdigest()
         return Origin(state, episode, self._memory(episode), sha256)
@@ -259,7 +272,8 @@ class _Finder:
         if not env.spec.can_save:
             raise CapexError(
                 f"{name} has no saved states, so nothing can be forked there; a simulated world has"
-                " them"
+                " them",
+                code=ErrorCode.UNSUPPORTED,
             )
         env.reset(start)
         return self._headers.setdefault((name, start), env.save_state().header)
@@ -289,12 +303,21 @@ def _as_before(
     """The settings of the run that is forked, in the place of a config file."""
     if len(tasks := sorted({o.task for o in origins})) > 1:
         listed = ", ".join(tasks)
-        raise CapexError(f"the states are of several tasks ({listed}); fork each in its own --out")
+        raise CapexError(
+            f"the states are of several tasks ({listed}); fork each in its own --out",
+            code=ErrorCode.CONFLICTING_SETTINGS,
+        )
     arms = sorted({o.episode.record.arm for o in origins})
     if arm is None and (len(arms) > 1 or arms[0] not in settings.arms):
-        raise CapexError(f"the states are of the arm {' and '.join(arms)}; say --arm")
+        raise CapexError(
+            f"the states are of the arm {' and '.join(arms)}; say --arm",
+            code=ErrorCode.MISSING_SETTING,
+        )
     if model is None and settings.sampling is None:
-        raise CapexError(f"{run} asked no model (`capex expert`?); say which goes on with --model")
+        raise CapexError(
+            f"{run} asked no model (`capex expert`?); say which goes on with --model",
+            code=ErrorCode.MISSING_SETTING,
+        )
     config: dict[str, Any] = {"arm": arms[0]}
     if settings.sampling is None:
         return config
@@ -325,7 +348,8 @@ def _model_again(name: str) -> str:
     if kind not in models.WELL_KNOWN and kind not in trust.held().modules:
         raise CapexError(
             f"the run was made by the model '{name}', which names a server, a file or a module; if"
-            f" you trust it, say --model {shlex.quote(name)}"
+            f" you trust it, say --model {shlex.quote(name)}",
+            code=ErrorCode.NOT_PERMITTED,
         )
     return name
 

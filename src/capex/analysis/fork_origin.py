@@ -16,7 +16,7 @@ from typing import Any
 
 from capex import codec
 from capex.codec import Count
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.record import EpisodeRecord, Resumed
 
 KEY = "fork"  # in the extensions of a record
@@ -46,7 +46,10 @@ def parse_state(text: str) -> SavedState:
     """A state as a user writes it; the path of an episode's folder will do for CHAIN/EPISODE."""
     found = re.fullmatch(r"(?:.*/)?([^/]+)/(?:episodes/)?(\d+)@(\d+)", text.strip())
     if found is None or int(found[3]) < 1:
-        raise CapexError(f"'{text}' names no state; write {FORM}, where decisions count from 1")
+        raise CapexError(
+            f"'{text}' names no state; write {FORM}, where decisions count from 1",
+            code=ErrorCode.BAD_SETTING,
+        )
     return SavedState(found[1], int(found[2]), int(found[3]))
 
 
@@ -107,12 +110,16 @@ def find_state(run: Path, state: SavedState) -> Path:
     chains = run / "chains"
     if not (chains / state.chain).is_dir():
         known = sorted(p.name for p in chains.iterdir() if p.is_dir()) if chains.is_dir() else []
-        raise CapexError(f"{run} has no chain {state.chain}; it has {', '.join(known) or 'none'}")
+        raise CapexError(
+            f"{run} has no chain {state.chain}; it has {', '.join(known) or 'none'}",
+            code=ErrorCode.NOT_FOUND,
+        )
     folder = chains / state.chain / "episodes" / f"{state.episode:04d}"
     if not folder.is_dir():
         held = sorted(int(p.name) for p in folder.parent.glob("[0-9]*"))
         raise CapexError(
             f"{state.chain} of {run} has no episode {state.episode}; it has"
-            f" {', '.join(map(str, held[:20])) or 'none'}{' and more' if len(held) > 20 else ''}"
+            f" {', '.join(map(str, held[:20])) or 'none'}{' and more' if len(held) > 20 else ''}",
+            code=ErrorCode.NOT_FOUND,
         )
     return folder

@@ -14,7 +14,7 @@ from capex.analysis.fork_origin import SavedState, fork_number, parse_state
 from capex.campaign.manifest import changes
 from capex.campaign.prepare import Prepared
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models.prices import Price
 from capex.run.files import write_bytes
 from capex.run.manifest import Manifest, write_manifest
@@ -77,7 +77,10 @@ def open_forks(
         held = find_run(out)
         manifest = held.manifest
         if manifest.recorded.command != COMMAND:
-            raise CapexError(f"{out} holds a run of another kind; choose another --out")
+            raise CapexError(
+                f"{out} holds a run of another kind; choose another --out",
+                code=ErrorCode.WRONG_CONTENT,
+            )
         before = forked_run(manifest)
         listed = dict(before.states)
         wrong = [str(c) for c in changes(manifest, _identity(ready.settings))]
@@ -90,7 +93,8 @@ def open_forks(
         if wrong:
             raise CapexError(
                 f"{out} holds forks with other settings ({'; '.join(wrong)}); repeat its settings,"
-                " or choose another --out"
+                " or choose another --out",
+                code=ErrorCode.OTHER_SETTINGS,
             )
     listed |= {str(state): sha256 for state, sha256 in states}
     numbers = {parse_state(text): number for number, text in enumerate(listed)}

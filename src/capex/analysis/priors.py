@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.transfer import Labelled, priors
 from capex.pose import Array
 from capex.run import load_run
@@ -27,25 +27,29 @@ def with_priors(settings: Settings) -> Settings:
         if takers:
             raise CapexError(
                 f"the arm {takers[0]} begins with labels of earlier runs, and none was named; write"
-                " --prior RUN, or take the arm capex"
+                " --prior RUN, or take the arm capex",
+                code=ErrorCode.MISSING_SETTING,
             )
         return settings
     if not takers:
         raise CapexError(
             f"--prior {settings.prior} means nothing to the arm {settings.methods[0].name}; add"
-            " --arm capex-transfer, or leave it out"
+            " --arm capex-transfer, or leave it out",
+            code=ErrorCode.NOT_APPLICABLE,
         )
     paths = [Path(name.strip()) for name in settings.prior.split(",") if name.strip()]
     if settings.out.resolve() in {path.resolve() for path in paths}:
         raise CapexError(
             f"--prior {settings.prior} names the run that is collected, which changes; name earlier"
-            " ones"
+            " ones",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     labels = labelled(paths)
     if not labels:
         raise CapexError(
             f"--prior {settings.prior} holds no labelled waypoint with a confidence; name a run of"
-            " `capex collect` by an arm that states them, such as capex"
+            " `capex collect` by an arm that states them, such as capex",
+            code=ErrorCode.NO_DATA,
         )
     held = priors(labels)
     methods = (replace(m, priors=held) if m.name in takers else m for m in settings.methods)
@@ -60,7 +64,10 @@ def labelled(paths: Iterable[Path]) -> Labelled:
     for path in paths:
         run = load_run(path)
         if run.manifest.recorded.command == "fork":
-            raise CapexError(f"{path} holds forks, which repeat their origins; name another run")
+            raise CapexError(
+                f"{path} holds forks, which repeat their origins; name another run",
+                code=ErrorCode.WRONG_CONTENT,
+            )
         for chain in run.chains:
             for episode in chain.episodes:
                 waypoints = [w for turn in episode.record.turns for w in turn.waypoints]

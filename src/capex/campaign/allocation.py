@@ -24,7 +24,7 @@ import numpy as np
 from capex.campaign.board import ChainLine
 from capex.campaign.prediction import Interval, Prediction, interval
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import read_json, write_json
 from capex.worlds import Spec
 
@@ -112,28 +112,33 @@ def refuse_allocation(settings: Settings, specs: Mapping[tuple[str, str], Spec])
         if spec.exclusive:
             raise CapexError(
                 f"--allocate: {spec.name} is one robot that a person arranges, attempt by attempt;"
-                " leave --allocate out"
+                " leave --allocate out",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         if spec.success == "operator" and settings.judge == "later":
             raise CapexError(
                 f"--allocate: a person judges {spec.name} later, so nobody knows yet what a dollar"
-                " brings there; leave --allocate or --judge later out"
+                " brings there; leave --allocate or --judge later out",
+                code=ErrorCode.CONFLICTING_SETTINGS,
             )
     if settings.campaign_usd is None:
         raise CapexError(
             "--allocate spends a campaign's budget where it brings most, and there is none; give"
-            " --campaign-usd"
+            " --campaign-usd",
+            code=ErrorCode.MISSING_SETTING,
         )
     if len(settings.methods) > 1:
         names = ", ".join(m.name for m in settings.methods)
         raise CapexError(
             f"--allocate: {names} would run on different starts and could not be compared; name one"
-            " arm, or leave --allocate out"
+            " arm, or leave --allocate out",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     if len(settings.tasks) < 2:
         raise CapexError(
             "--allocate divides a budget between tasks, and one was named; name several, or leave"
-            " --allocate out"
+            " --allocate out",
+            code=ErrorCode.NOT_APPLICABLE,
         )
 
 
@@ -163,5 +168,6 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], Grants | None]:
     ) as error:
         raise CapexError(
             f"{path} is damaged ({error}); move it aside, and the next batch is decided from the"
-            " attempts that there are"
+            " attempts that there are",
+            code=ErrorCode.DAMAGED_FILE,
         ) from None

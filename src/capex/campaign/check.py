@@ -12,7 +12,7 @@ from capex.campaign.allocation import refuse_allocation
 from capex.campaign.attempt import AttemptSettings
 from capex.campaign.names import start_text
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.models import Model
@@ -55,11 +55,15 @@ def refuse_sharing(settings: Settings, specs: Mapping[tuple[str, str], Spec]) ->
     if len(names) < len(specs):
         other = next(spec.name for spec in specs.values() if not spec.exclusive)
         raise CapexError(
-            f"{names[0]} is one robot and {other} is not; collect them with commands of their own"
+            f"{names[0]} is one robot and {other} is not; collect them with commands of their own",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     if len({world for world, _ in specs}) > 1:
         listed = ", ".join(sorted({world for world, _ in specs}))
-        raise CapexError(f"a campaign drives one robot, and these are several: {listed}")
+        raise CapexError(
+            f"a campaign drives one robot, and these are several: {listed}",
+            code=ErrorCode.CONFLICTING_SETTINGS,
+        )
     given = {
         "--parallel": settings.parallel,
         "--slots": settings.slots or 1,
@@ -69,16 +73,19 @@ def refuse_sharing(settings: Settings, specs: Mapping[tuple[str, str], Spec]) ->
         if value > 1:
             raise CapexError(
                 f"{flag} {value}: {names[0]} is one robot, so one attempt runs at a time; leave"
-                f" {flag} out"
+                f" {flag} out",
+                code=ErrorCode.NOT_APPLICABLE,
             )
     if settings.ray is not None:
         raise CapexError(
-            f"--ray {settings.ray}: {names[0]} is one robot beside this machine; leave --ray out"
+            f"--ray {settings.ray}: {names[0]} is one robot beside this machine; leave --ray out",
+            code=ErrorCode.NOT_APPLICABLE,
         )
     if settings.model.startswith("cassette:"):
         raise CapexError(
             f"--model {settings.model}: recorded answers are never said to a robot again, and"
-            f" {names[0]} is one; name the model itself"
+            f" {names[0]} is one; name the model itself",
+            code=ErrorCode.NOT_APPLICABLE,
         )
 
 
@@ -93,7 +100,8 @@ def refuse_the_impossible(
             if method.base_motion and "base_motion" in settings.typed and spec.base is None:
                 raise CapexError(
                     f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave"
-                    " it out or collect elsewhere"
+                    " it out or collect elsewhere",
+                    code=ErrorCode.UNSUPPORTED,
                 )
             if any((settings.prompt, settings.hints, spec.hints, spec.technique)):  # fields, size
                 template, hints, as_json = settings.prompt, settings.hints_text, model.tools_in_text
@@ -102,13 +110,15 @@ def refuse_the_impossible(
             if method.locate and "locate" in settings.typed and not spec.depth:
                 raise CapexError(
                     f"--locate on: {world}:{task} has no depth, so arm {method.name} cannot locate"
-                    " pixels; leave it out"
+                    " pixels; leave it out",
+                    code=ErrorCode.UNSUPPORTED,
                 )
         later = spec.success == "operator" and settings.judge == "later"
         if later and settings.until_successes is not None:
             raise CapexError(
                 f"--until-successes: a person judges {world}:{task} later, so successes cannot be"
-                " counted; leave --judge later out, or name --starts"
+                " counted; leave --judge later out, or name --starts",
+                code=ErrorCode.CONFLICTING_SETTINGS,
             )
     refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
@@ -116,7 +126,8 @@ def refuse_the_impossible(
     if settings.max_starts is not None and settings.until_successes is None:
         raise CapexError(
             f"--max-starts {settings.max_starts} bounds --until-successes, which was not given;"
-            " name --starts instead"
+            " name --starts instead",
+            code=ErrorCode.MISSING_SETTING,
         )
 
 
@@ -126,4 +137,6 @@ def refuse_starts(settings: Settings, specs: Mapping[tuple[str, str], Spec]) -> 
         for index in sorted(settings.starts, reverse=True):
             if not spec.has_start(index):
                 none = f"--starts: there is no start {start_text(index)} of {world}:{task}"
-                raise CapexError(f"{none}; valid: {spec.valid_starts}")
+                raise CapexError(
+                    f"{none}; valid: {spec.valid_starts}", code=ErrorCode.UNKNOWN_START
+                )

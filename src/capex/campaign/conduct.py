@@ -32,7 +32,7 @@ from capex.campaign.manifest import moved_from, note_operator
 from capex.campaign.patience import Patience
 from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run import Damaged, Depth, LoadedRun, load_run
 from capex.run.machine import allow_handles
 from capex.run.spend import Spend
@@ -283,4 +283,6 @@ def _as_error(failures: Sequence[Failed | CapexError], run: Run) -> Exception:
     unique = list(dict.fromkeys(sentences))
     if len(unique) == 1 and isinstance(first, CapexError):
         return first
-    return CapexError("; ".join(unique))
+    cause = first.error if isinstance(first, Failed) else first
+    code = cause.code if isinstance(cause, CapexError) else ErrorCode.CANNOT_WRITE
+    return CapexError("; ".join(unique), code=code)

@@ -30,7 +30,7 @@ from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import TRIES, Patience
 from capex.campaign.settings import Order
 from capex.campaign.turns import Turns
-from capex.errors import CapexError, DamagedFile, RigFault
+from capex.errors import CapexError, DamagedFile, ErrorCode, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.run import control, load_episode
@@ -321,7 +321,7 @@ class Driver:
             self._board.lines[run.key].rejudge(run.plan.outcomes)
         if verdict.step == "stop" and not run.ended:
             sentence = silent_sentence(run.name, record)
-            self.failures.append(CapexError(sentence))
+            self.failures.append(CapexError(sentence, code=ErrorCode.GIVEN_UP))
             self._end(run, "the model calls no tool", sentence)
         if not self._forecast_told and (forecast := self._board.forecast()) is not None:
             self._forecast_told = True
@@ -350,7 +350,7 @@ class Driver:
             self._end(run, "the model refuses", str(what.error))
         elif verdict.step == "end" and not self.stopping:
             sentence = NEVER_ANSWERED.format(TRIES, what.error)
-            self.failures.append(CapexError(sentence))
+            self.failures.append(CapexError(sentence, code=ErrorCode.GIVEN_UP))
             self._end(run, "the model has never answered", sentence)
             self._finish_what_runs("the model has never answered")
         elif verdict.pause_s:
@@ -369,7 +369,7 @@ class Driver:
         self._tell(ev.AttemptCutOff(run.key, slot.start, what.reason))
         if run.losses[slot.start] >= LOSSES:
             sentence = f"{what.reason} {LOSSES} times over start {slot.start} of {run.name}"
-            self.failures.append(CapexError(sentence))
+            self.failures.append(CapexError(sentence, code=ErrorCode.GIVEN_UP))
             self._end(run, "failed", sentence)
 
     def _end(self, run: ChainRun, why: str, error: str = "") -> None:

@@ -14,7 +14,7 @@ from capex.campaign import world_files
 from capex.campaign.extensions import ExtensionFactory
 from capex.campaign.manifest import disown
 from capex.campaign.settings import Settings
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.method.record import EndReason
 from capex.registry import CAMPAIGN_PEOPLE, load
 from capex.run import LoadedEpisode, load_chain, load_episode
@@ -95,15 +95,19 @@ def refuse_without_operator(
     if settings.parallel > 1 or settings.ray is not None:
         raise CapexError(
             f"a person judges {names[0]} after each attempt, in this process; leave --parallel and"
-            " --ray out, or judge afterwards with --judge later"
+            " --ray out, or judge afterwards with --judge later",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     if operator is None:
         raise CapexError(
             f"a person judges {names[0]} after each attempt, and there is nobody to ask; give an"
-            " operator, or judge afterwards with --judge later"
+            " operator, or judge afterwards with --judge later",
+            code=ErrorCode.PERSON_NEEDED,
         )
     if not operator.name.strip():  # known, or asked for, before the first attempt
-        raise CapexError(f"a verdict needs a name: say who judges {names[0]}")
+        raise CapexError(
+            f"a verdict needs a name: say who judges {names[0]}", code=ErrorCode.PERSON_NEEDED
+        )
 
 
 def waits(settings: Settings, spec: Spec) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
 
-from capex.errors import BudgetExceeded, CapexError, Scope, dollars
+from capex.errors import BudgetExceeded, CapexError, ErrorCode, Scope, dollars
 from capex.models import NO_TOKENS, LedgerTotals, Request, RequestAttempt, Usage, size
 from capex.models.prices import Price, cost, worst_case
 from capex.run.pace import Rate, Turn
@@ -37,7 +37,8 @@ class Budget:
     def __post_init__(self) -> None:
         if not (limit := _exact(self.limit)).is_finite() or limit < 0:
             raise CapexError(
-                f"a budget of {self.limit} dollars is no limit; give a number of at least 0"
+                f"a budget of {self.limit} dollars is no limit; give a number of at least 0",
+                code=ErrorCode.BAD_SETTING,
             )
 
     def check(self, spent: Decimal, asked: Decimal, lost: Decimal = Decimal(0)) -> None:
@@ -59,7 +60,8 @@ def budgets_for(model: str, price: Price | None, budgets: Sequence[Budget]) -> t
             raise CapexError(
                 f"a budget of {dollars(_exact(budget.limit))} per {budget.scope} cannot hold for"
                 f" {model}, which has no price; give its price in a file like the package's"
-                " prices.toml, or limit decisions or wall time instead"
+                " prices.toml, or limit decisions or wall time instead",
+                code=ErrorCode.NO_PRICE,
             )
     return ()
 

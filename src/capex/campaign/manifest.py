@@ -16,7 +16,7 @@ from typing import Any
 from capex import codec
 from capex.campaign import world_files
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models.prices import Price
 from capex.registry import RUN_FOLDERS
 from capex.run.files import TEMPORARY
@@ -84,7 +84,10 @@ def open_campaign(
     worlds = [world for world, _ in settings.tasks]
     if not (path / "manifest.json").exists():
         if branch:
-            raise CapexError(f"{path} holds no run that could be branched; leave --branch out")
+            raise CapexError(
+                f"{path} holds no run that could be branched; leave --branch out",
+                code=ErrorCode.NOT_FOUND,
+            )
         manifest = Manifest(
             settings=wanted,
             plan=settings.plan,
@@ -98,20 +101,25 @@ def open_campaign(
     run = find_run(path)
     if run.manifest.recorded.command != "collect":
         raise CapexError(
-            f"{path} holds a run of another kind (`capex expert`?); choose another --out"
+            f"{path} holds a run of another kind (`capex expert`?); choose another --out",
+            code=ErrorCode.WRONG_CONTENT,
         )
     changed = changes(run.manifest, wanted, price if "prices" in settings.typed else None)
     if branch:
         if not changed:
             raise CapexError(
                 f"{path} has these very settings, so there is nothing to branch; leave --branch"
-                " out to continue it"
+                " out to continue it",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         run = _branch(run, settings, wanted, price, changed)
     elif changed:
         listed = "; ".join(dict.fromkeys(str(c) for c in changed))
         advice = "repeat its settings, choose another --out, or add --branch to branch it"
-        raise CapexError(f"{path} holds a run with other settings ({listed}); {advice}")
+        raise CapexError(
+            f"{path} holds a run with other settings ({listed}); {advice}",
+            code=ErrorCode.OTHER_SETTINGS,
+        )
     _extend(run, settings, wanted)
     return run, run.manifest.price
 
@@ -214,7 +222,8 @@ def _branch(
     if any(c.name in ("seed", "command") for c in changed):
         raise CapexError(
             f"{run.path} cannot be branched: another seed or another command has other starts;"
-            " choose another --out"
+            " choose another --out",
+            code=ErrorCode.OTHER_SETTINGS,
         )
     for known in _branch_folders(run):
         branch = find_run(known)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.prompts import read_hints
 
 STARTS_EXAMPLE = "write 0:20 for the starts 0 to 19, 7 for one, 1,4,9 for some"
@@ -30,9 +30,14 @@ def parse_starts(text: str) -> list[int]:
         try:
             numbers = list(range(int(low), int(high))) if colon else [int(low)]
         except ValueError:
-            raise CapexError(f"'{text}' names no starts; {STARTS_EXAMPLE}") from None
+            raise CapexError(
+                f"'{text}' names no starts; {STARTS_EXAMPLE}", code=ErrorCode.BAD_SETTING
+            ) from None
         if not numbers or min(numbers) < 0:
-            raise CapexError(f"'{text}' holds an empty or negative range; {STARTS_EXAMPLE}")
+            raise CapexError(
+                f"'{text}' holds an empty or negative range; {STARTS_EXAMPLE}",
+                code=ErrorCode.BAD_SETTING,
+            )
         indices += [first + number for number in numbers]
     return list(dict.fromkeys(indices))
 
@@ -43,7 +48,7 @@ def read_starts(value: Any) -> tuple[int, ...]:
         return tuple(parse_starts(value))
     listed = list(value) if isinstance(value, Sequence) else [value]
     if not listed or not all(type(i) is int and i >= 0 for i in listed):
-        raise CapexError(f"{value!r} names no starts; {STARTS_EXAMPLE}")
+        raise CapexError(f"{value!r} names no starts; {STARTS_EXAMPLE}", code=ErrorCode.BAD_SETTING)
     return tuple(dict.fromkeys(listed))
 
 
@@ -89,7 +94,8 @@ def parse_names(text: str | Iterable[str]) -> list[tuple[str, str]]:
         )
         if not names:
             raise CapexError(
-                f"'{piece}' names no task; write {world}:{next(iter(known))} or {world}:all"
+                f"'{piece}' names no task; write {world}:{next(iter(known))} or {world}:all",
+                code=ErrorCode.BAD_SETTING,
             )
         for name in names:
             if name not in known:
@@ -123,7 +129,9 @@ def readable(what: str) -> Callable[[Any], Any]:
             path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise CapexError(f"the {what} file {path} cannot be read: {reason}") from None
+            raise CapexError(
+                f"the {what} file {path} cannot be read: {reason}", code=ErrorCode.UNREADABLE_FILE
+            ) from None
         return path
 
     return read
@@ -137,10 +145,13 @@ def parse_resources(text: str) -> dict[str, float]:
     except ValueError:
         taken = {}
     if not taken or not all(name and 0 < v < float("inf") for name, v in taken.items()):
-        raise CapexError(f"'{text}' names no resources; {RESOURCES_EXAMPLE}")
+        raise CapexError(
+            f"'{text}' names no resources; {RESOURCES_EXAMPLE}", code=ErrorCode.BAD_SETTING
+        )
     if "object_store_memory" in taken:
         raise CapexError(
-            f"'{text}' names object_store_memory, which Ray gives out itself; leave it out"
+            f"'{text}' names object_store_memory, which Ray gives out itself; leave it out",
+            code=ErrorCode.BAD_SETTING,
         )
     return taken
 

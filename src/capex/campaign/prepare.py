@@ -14,7 +14,7 @@ from capex import models, worlds
 from capex.campaign import ceiling as ce
 from capex.campaign.check import attempt_settings, refuse_the_impossible, specs_of
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.presets import PRESETS, MethodSettings
 from capex.models import Model, ModelError, with_defaults
 from capex.models.prices import Price, load_prices
@@ -63,11 +63,13 @@ def prepare(
         asked = with_defaults(model)
         if "context_tokens" in settings.typed:
             raise CapexError(
-                "--context-tokens is for a model given by name; give it to the model object itself"
+                "--context-tokens is for a model given by name; give it to the model object itself",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         if settings.parallel > 1 or settings.ray is not None:
             raise CapexError(
-                "a model object stays in its process; give the model by name to run in several"
+                "a model object stays in its process; give the model by name to run in several",
+                code=ErrorCode.CONFLICTING_SETTINGS,
             )
         settings = replace(settings, chat=asked.chat_settings)
     price = _held_price(settings) or load_prices(settings.prices).find(asked.price_name)
@@ -123,8 +125,10 @@ def ask_before_spending(ready: Prepared, confirm: Callable[[str], bool] | None) 
         )
         if ready.price is None:
             advice = "give its price with --prices, or agree with --yes (in Python: yes=True)"
-            raise CapexError(f"{cost}; nothing was sent: {advice}")
-        raise CapexError(f"this campaign costs {cost}; nothing was sent: {advice}")
+            raise CapexError(f"{cost}; nothing was sent: {advice}", code=ErrorCode.NO_PRICE)
+        raise CapexError(
+            f"this campaign costs {cost}; nothing was sent: {advice}", code=ErrorCode.NO_PRICE
+        )
 
 
 def still_to_run(settings: Settings) -> tuple[int | None, Decimal, list[Decimal]]:
@@ -166,7 +170,8 @@ def refuse_small_budgets(ready: Prepared) -> None:
         raise CapexError(
             f"--campaign-usd: the campaign's budget of ${limit:.2f}"
             f"{', set by an earlier command,' if settings.keeps_budget else ''} covers no request:"
-            f" the next may cost ${least:.2f}{already}; raise it"
+            f" the next may cost ${least:.2f}{already}; raise it",
+            code=ErrorCode.BUDGET_TOO_SMALL,
         )
     for method in settings.methods:
         first, most = first_usd[method.name], method.episode_usd
@@ -174,7 +179,8 @@ def refuse_small_budgets(ready: Prepared) -> None:
         if typed and most is not None and first > Decimal(str(most)):
             raise CapexError(
                 f"--episode-usd: a budget of ${most:.2f} per episode covers no request of arm"
-                f" {method.name}: its first may cost ${first:.2f}; raise it"
+                f" {method.name}: its first may cost ${first:.2f}; raise it",
+                code=ErrorCode.BUDGET_TOO_SMALL,
             )
 
 

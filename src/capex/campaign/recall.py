@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from capex.campaign.chain import learn
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.run import LoadedChain, LoadedEpisode
@@ -22,14 +22,16 @@ def recall(
     began = episode.position // round_size * round_size  # its round
     if lost := forgotten(chain, method, began):
         raise CapexError(
-            f"the memory that {episode.path} was shown cannot be made again: {lost} is damaged"
+            f"the memory that {episode.path} was shown cannot be made again: {lost} is damaged",
+            code=ErrorCode.DAMAGED_FILE,
         )
     if episode.verdicts_seen:
         seen = as_seen_then(chain, episode)
         if seen is None:
             raise CapexError(
                 f"the memory that {episode.path} was shown cannot be made again: an attempt in it"
-                " was run again since"
+                " was run again since",
+                code=ErrorCode.STATE_MISMATCH,
             )
         return seen.snapshot()
     for earlier in chain.episodes:

@@ -23,7 +23,7 @@ from capex.campaign.manifest import disown
 from capex.campaign.names import start_text, starts_text
 from capex.campaign.settings import resolve
 from capex.campaign.spend_repair import SpendRepair, repair_spend
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.run import Damaged, load_chain, readable
 from capex.run.accounts import Taken
 from capex.run.files import bytes_of
@@ -67,7 +67,7 @@ def repair(path: Path, *, dry_run: bool = False) -> Repaired:
                 stack.enter_context(chain.owned())
             except CapexError as error:
                 raise CapexError(
-                    f"{path} cannot be repaired while it is written: {error}"
+                    f"{path} cannot be repaired while it is written: {error}", code=ErrorCode.IN_USE
                 ) from None
         damaged = [(chain, damage) for chain in chains for damage in find_damage(chain)]
         moved = [
@@ -114,7 +114,7 @@ def left_out_sentence(run: Run, damaged: Sequence[Damaged]) -> str:
 def refuse_forgotten(run: Run, lacking: Mapping[str, Mapping[int, Taken]]) -> None:
     """Refuse to go on where spend.jsonl lacks what records hold: its budgets would forget it."""
     if lacking:
-        raise CapexError(forgotten_sentence(run, lacking))
+        raise CapexError(forgotten_sentence(run, lacking), code=ErrorCode.SPENT_UNKNOWN)
 
 
 def forgotten_sentence(run: Run, lacking: Mapping[str, Mapping[int, Taken]]) -> str:

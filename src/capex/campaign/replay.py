@@ -22,7 +22,7 @@ from capex.campaign.attempt import AttemptJob, AttemptSettings, CutOff, Invalid,
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.record import EndReason
@@ -154,11 +154,15 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     run = load_run(path)
     settings = run.manifest.recorded
     if (kind := kind_of(run.manifest)) is not None:
-        raise CapexError(f"{path} {kind.no_replay}; give the run of a `capex collect`")
+        raise CapexError(
+            f"{path} {kind.no_replay}; give the run of a `capex collect`",
+            code=ErrorCode.WRONG_CONTENT,
+        )
     if settings.command != "collect":
         raise CapexError(
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
-            " run of a `capex collect`"
+            " run of a `capex collect`",
+            code=ErrorCode.WRONG_CONTENT,
         )
     for name in settings.tasks:
         refuse_repeating(worlds.split_name(name)[0], "capex replay")

@@ -25,7 +25,7 @@ from capex.campaign.names import (
     read_starts,
     readable,
 )
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.method.context import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
 from capex.method.prompts import read_hints
@@ -256,10 +256,13 @@ def read_config(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise CapexError(
-            f"the config file {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+            f"the config file {path} cannot be read: {getattr(error, 'strerror', None) or error}",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
     except tomllib.TOMLDecodeError as error:
-        raise CapexError(f"the config file {path} is not TOML: {error}") from None
+        raise CapexError(
+            f"the config file {path} is not TOML: {error}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
 
 
 def resolve(
@@ -286,16 +289,23 @@ def resolve(
     if not listed:
         raise CapexError(
             "no task was named; write WORLD:TASK, for example kitchen:CloseFridge, or tasks = [..]"
-            " in the config file"
+            " in the config file",
+            code=ErrorCode.MISSING_SETTING,
         )
     if "out" not in said and not dry:
-        raise CapexError("no run directory was named; write --out runs/NAME")
+        raise CapexError(
+            "no run directory was named; write --out runs/NAME", code=ErrorCode.MISSING_SETTING
+        )
     if "ray_resources" in said and "ray" not in said:
-        raise CapexError("--ray-resources is what attempts take of a cluster; give --ray too")
+        raise CapexError(
+            "--ray-resources is what attempts take of a cluster; give --ray too",
+            code=ErrorCode.MISSING_SETTING,
+        )
     if "ray" in said and said.get("parallel", 1) > 1:
         raise CapexError(
             f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of"
-            " them"
+            " them",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     written = (key for source in (given, config or {}) for key in source if source[key] is not None)
     word = next((key for key in written if key in ("arm", "method")), "arm")
@@ -303,7 +313,8 @@ def resolve(
     if "prompt" in said and len(methods) > 1:
         raise CapexError(
             f"--prompt fills the prompt of one {word}, and {len(methods)} {word}s were named;"
-            " collect them with commands of their own"
+            " collect them with commands of their own",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     settings = Settings(
         tasks=tuple(parse_names(listed)),
@@ -321,7 +332,10 @@ def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:
         name = key.replace("-", "_")
         name = ALIASES.get(name, name)
         if value is not None and name in said:
-            raise CapexError(f"'{key}' is another name of '{name}'; give one of them")
+            raise CapexError(
+                f"'{key}' is another name of '{name}'; give one of them",
+                code=ErrorCode.CONFLICTING_SETTINGS,
+            )
         said |= {} if value is None else {name: value}
     return said
 
@@ -334,7 +348,8 @@ def _chat(settings: Settings) -> ChatSettings | None:
         if settings.context_tokens is not None:
             raise CapexError(
                 "--context-tokens bounds what is sent to a chat: or chat-text: server, and the"
-                f" model is {settings.model}; leave it out"
+                f" model is {settings.model}; leave it out",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         return None
     given = {f.name: getattr(settings, f.name) for f in fields(ChatSettings)}
@@ -344,7 +359,8 @@ def _chat(settings: Settings) -> ChatSettings | None:
     if chat.context_tokens <= answer:
         raise CapexError(
             f"--context-tokens {chat.context_tokens} has no room beside an answer of up to"
-            f" {answer} tokens; raise it, or lower --max-output-tokens"
+            f" {answer} tokens; raise it, or lower --max-output-tokens",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     return chat
 
@@ -360,14 +376,16 @@ def _methods(
     ):
         raise CapexError(
             "'arms' in the config file must hold tables: [arms.NAME] with preset = \"capex\" and"
-            " what differs"
+            " what differs",
+            code=ErrorCode.BAD_SETTING,
         )
     own = {name: _own_method(name, table) for name, table in tables.items()}
     names = [n.strip() for n in said.get("arm", ",".join(own) or "capex").split(",") if n.strip()]
     if not names:
         raise CapexError(
             f"--{word} is '{said['arm']}', which names no {word}; write {', '.join(PRESETS)},"
-            " several with commas"
+            " several with commas",
+            code=ErrorCode.BAD_SETTING,
         )
     known = {**presets, **own}
     overrides = {name: value for name, value in said.items() if name in METHOD.keys() - CAMPAIGN}
@@ -381,7 +399,8 @@ def _methods(
         if not any(_means(method, name) for method in methods):
             raise CapexError(
                 f"{as_flag(name)} means nothing to the {word} {methods[0].name}, which has one"
-                " waypoint, no confidence and no memory"
+                " waypoint, no confidence and no memory",
+                code=ErrorCode.NOT_APPLICABLE,
             )
     return tuple(methods)
 
@@ -395,7 +414,8 @@ def _own_method(name: str, table: Mapping[str, Any]) -> MethodSettings:
     if "--" in name or "/" in name or name.startswith(".") or name in PRESETS or name == "expert":
         raise CapexError(
             f"[arms.{name}] cannot be the name of an arm of your own; choose one without --, / and"
-            " unlike the presets'"
+            " unlike the presets'",
+            code=ErrorCode.BAD_SETTING,
         )
     overrides = {}
     for typed, value in table.items():

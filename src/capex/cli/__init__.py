@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.processes import safe_path
 from capex.registry import load
 
@@ -140,7 +140,10 @@ def parse(words: Sequence[str] | None = None) -> Any:
 
         tyro.cli(all_commands(), args=["--tyro-print-completion", shell], prog="capex")
     if first.startswith("-"):
-        raise CapexError(f"there is no command before {first}; capex --help lists the commands")
+        raise CapexError(
+            f"there is no command before {first}; capex --help lists the commands",
+            code=ErrorCode.MISSING_SETTING,
+        )
     raise UnknownName("command", first, COMMANDS)
 
 

@@ -20,7 +20,7 @@ from capex.cli.console import console, errors
 from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups, SameAs
 from capex.cli.tables import FittedTable
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.setting import Setting, as_flag
 
 if TYPE_CHECKING:
@@ -129,10 +129,16 @@ class Collect:
         """The settings among the flags, as typed, or a sentence about the first that is wrong."""
         typed = {name: text for name, text in vars(self.settings).items() if text is not None}
         if self.allocate and typed.setdefault("order", "allocate") != "allocate":
-            raise CapexError(f"--allocate is an order itself; leave --order {typed['order']} out")
+            raise CapexError(
+                f"--allocate is an order itself; leave --order {typed['order']} out",
+                code=ErrorCode.CONFLICTING_SETTINGS,
+            )
         for other, same in OTHER_NAMES.items():
             if {other, same} <= typed.keys():
-                raise CapexError(f"--{other} is another name of --{same}; give one of them")
+                raise CapexError(
+                    f"--{other} is another name of --{same}; give one of them",
+                    code=ErrorCode.CONFLICTING_SETTINGS,
+                )
         return {
             name: OPTIONS[OTHER_NAMES.get(name, name)].checked(as_flag(name), text, from_text=True)
             for name, text in typed.items()

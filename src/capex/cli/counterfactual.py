@@ -17,7 +17,7 @@ from capex.cli.export import COLUMNS
 from capex.cli.following import free, print_next
 from capex.cli.help import Examples
 from capex.cli.tables import FittedTable, print_report_table
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 if TYPE_CHECKING:
     from capex.analysis.counterfactual import Executed
@@ -62,7 +62,8 @@ class CounterfactualCommand:
             results = execute_run(self.run_directory, self.parallel, again=self.again, tell=tell)
         if not results:
             raise CapexError(
-                f"{self.run_directory} holds no episode, so there is no plan to execute"
+                f"{self.run_directory} holds no episode, so there is no plan to execute",
+                code=ErrorCode.NO_DATA,
             )
         console.print(FittedTable(_agreement(self.run_directory, results)))
         wrong = _print_problems(results)
@@ -165,13 +166,17 @@ class Calibrate:
         from capex.run.store import find_run
 
         if not 0 <= self.miss_cost < float("inf"):
-            raise CapexError(f"--miss-cost is {self.miss_cost}; it must be a number of at least 0")
+            raise CapexError(
+                f"--miss-cost is {self.miss_cost}; it must be a number of at least 0",
+                code=ErrorCode.BAD_SETTING,
+            )
         settings = find_run(self.run_directory).manifest.recorded
         found = _found(self.run_directory)
         if not found:
             raise CapexError(
                 f"{self.run_directory} holds no plan with confidences that was executed whole; type"
-                f" capex counterfactual {self.run_directory} first"
+                f" capex counterfactual {self.run_directory} first",
+                code=ErrorCode.NO_DATA,
             )
         chosen = [(f, choices(f, self.miss_cost)) for f in found]
         print_report_table(console, sweep_table([(f, sweep(f.whole)) for f in found]))

@@ -13,7 +13,7 @@ from capex.cli.console import console
 from capex.cli.export import COLUMNS
 from capex.cli.following import free, print_next
 from capex.cli.help import Examples
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class DatasetCheck:
         from capex.dataset.inspect import check_dataset
 
         if self.expected is not None and self.expected < 0:
-            raise CapexError(f"--expected is {self.expected}; it must be at least 0")
+            raise CapexError(
+                f"--expected is {self.expected}; it must be at least 0", code=ErrorCode.BAD_SETTING
+            )
         with Progress(*COLUMNS, console=console, transient=True) as progress:
             bar = progress.add_task("checking, frames", total=None)
 

@@ -16,7 +16,7 @@ from tyro.conf import arg
 from capex.cli.console import console
 from capex.cli.farewell import farewell
 from capex.cli.help import Examples
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 TASKS = "kitchen:OpenStandMixerHead,TurnOffStove"  # where the two arms differ
 ARMS = "capex,base"
@@ -103,7 +103,9 @@ def _film(successes: list[Path], out: Path) -> Path:
     from capex.dataset.film import write_video
 
     if not successes:
-        raise CapexError("no attempt succeeded, so there is nothing to film")
+        raise CapexError(
+            "no attempt succeeded, so there is nothing to film", code=ErrorCode.NO_DATA
+        )
     best = next(
         (path for path in successes if path.parent.parent.name.endswith("--capex")), successes[0]
     )

@@ -30,7 +30,7 @@ from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.selection import summary
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.registry import EXPORT_FILTERS, load
 from capex.setting import docstrings
 
@@ -256,7 +256,10 @@ class Export:
         given = {"--paired": self.paired, "--failures": self.failures, "--video": self.video}
         given |= {"--depth": self.depth, "--license": bool(self.license)}
         if asked := [flag for flag, is_given in given.items() if is_given]:
-            raise CapexError(f"{asked[0]} is not for --format pack; it holds frames for training")
+            raise CapexError(
+                f"{asked[0]} is not for --format pack; it holds frames for training",
+                code=ErrorCode.NOT_APPLICABLE,
+            )
         from capex.students.packing import export_pack
 
         chosen = export_pack(

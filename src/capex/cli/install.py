@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from capex.cli.console import console
 from capex.cli.help import Examples
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,16 @@ class Install:
         if self.constraint is not None and not self.constraint.is_file():
             raise CapexError(
                 f"there is no constraints file {self.constraint}; leave --constraint out, or give a"
-                " file that exists"
+                " file that exists",
+                code=ErrorCode.NOT_FOUND,
             )
         for command in install_commands(self.extra, self.constraint):
             console.print(shlex.join(command), highlight=False, markup=False, soft_wrap=True)
             if not self.dry_run and subprocess.run(command, check=False).returncode != 0:
-                raise CapexError(f"{shlex.join(command)} failed; its messages stand above")
+                raise CapexError(
+                    f"{shlex.join(command)} failed; its messages stand above",
+                    code=ErrorCode.JOB_FAILED,
+                )
         if not self.dry_run:
             console.print("done; capex check robosuite:Lift tries it")
         return 0

@@ -14,7 +14,7 @@ from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.following import print_next
 from capex.cli.help import Examples
-from capex.errors import CapexError, as_cell
+from capex.errors import CapexError, ErrorCode, as_cell
 from capex.run import LoadedEpisode, LoadedRun, load_run
 from capex.run.agreement import agreements
 from capex.run.verdicts import Verdict, append_verdict, read_verdict
@@ -114,10 +114,14 @@ def read_table(run: LoadedRun, path: Path, by: str | None) -> list[tuple[LoadedE
         names = tuple(table.fieldnames or ())
         if missing := [name for name in COLUMNS[:2] if name not in names]:
             raise CapexError(
-                f"{path} has no column {missing[0]}; its columns are {', '.join(COLUMNS)}"
+                f"{path} has no column {missing[0]}; its columns are {', '.join(COLUMNS)}",
+                code=ErrorCode.UNREADABLE_FILE,
             )
         if unknown := [name for name in names if name not in COLUMNS]:
-            raise CapexError(f"{path} has a column '{unknown[0]}'; valid: {', '.join(COLUMNS)}")
+            raise CapexError(
+                f"{path} has a column '{unknown[0]}'; valid: {', '.join(COLUMNS)}",
+                code=ErrorCode.UNKNOWN_NAME,
+            )
         rows = [{k: (v or "").strip() for k, v in row.items() if k} for row in table]
     known = _by_name(run)
     seen: set[Path] = set()
@@ -129,7 +133,9 @@ def read_table(run: LoadedRun, path: Path, by: str | None) -> list[tuple[LoadedE
             episode = _find(row["episode"], known, run)
             verdict = _verdict(row, by)
         except CapexError as error:
-            raise CapexError(f"{path}, line {number}: {error}; no verdict was written") from None
+            raise CapexError(
+                f"{path}, line {number}: {error}; no verdict was written", code=error.code
+            ) from None
         if episode.path in seen:
             raise CapexError(
                 f"{path}, line {number}: {row['episode']} is judged twice in this table; no verdict"
@@ -163,9 +169,15 @@ def _find(name: str, known: dict[str, LoadedEpisode], run: LoadedRun) -> LoadedE
     episode = next((known[n] for n in names if n in known), None)
     if episode is None:
         example = next((n for n in known if not n.startswith("/")), "CHAIN/START")
-        raise CapexError(f"there is no episode '{name}' in {run.path}; write for example {example}")
+        raise CapexError(
+            f"there is no episode '{name}' in {run.path}; write for example {example}",
+            code=ErrorCode.NOT_FOUND,
+        )
     if episode.record.success is not None:
-        raise CapexError(f"the world itself judged {name}; a person has nothing to add")
+        raise CapexError(
+            f"the world itself judged {name}; a person has nothing to add",
+            code=ErrorCode.NOT_APPLICABLE,
+        )
     return episode
 
 

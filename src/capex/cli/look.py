@@ -17,7 +17,7 @@ from capex.cli.allowing import Allowed
 from capex.cli.console import console, errors
 from capex.cli.help import Examples, SameAs
 from capex.cli.tables import FittedTable
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.worlds import Env
 
 
@@ -207,20 +207,27 @@ class Check:
         except ValueError:
             start, *others = parse_starts(self.start)
             if others:
-                raise CapexError(f"--start is {self.start}; a check takes one start") from None
+                raise CapexError(
+                    f"--start is {self.start}; a check takes one start", code=ErrorCode.BAD_SETTING
+                ) from None
         if worlds.robot_prefix(worlds.split_name(self.names)[0]):
             from capex.cli.rig_check import check_rig
 
             return check_rig(self.names, start, dry=self.dry, yes=self.yes)
         for flag, said in (("--dry", self.dry), ("--yes", self.yes)):
             if said:
-                raise CapexError(f"{flag} is for a rig, and {self.names} is none; leave it out")
+                raise CapexError(
+                    f"{flag} is for a rig, and {self.names} is none; leave it out",
+                    code=ErrorCode.NOT_APPLICABLE,
+                )
         fine = True
         for world, task in parse_names(self.names):
             env = _own_or_built_in(world, task)
             if not env.spec.has_start(start):
                 none = f"--start: there is no start {self.start} of {world}:{task}"
-                raise CapexError(f"{none}; valid: {env.spec.valid_starts}")
+                raise CapexError(
+                    f"{none}; valid: {env.spec.valid_starts}", code=ErrorCode.UNKNOWN_START
+                )
             with console.status(f"checking {env.spec.name}"):
                 again = functools.partial(worlds.make, f"{world}:{task}")
                 report = worlds.check(env, start=Start(task, start), factory=again)
@@ -241,7 +248,9 @@ def _own_or_built_in(world: str, task: str) -> Env:
     except Exception as error:
         if world in worlds.WORLDS:
             raise
-        raise CapexError(describe_error(error, worlds.__file__)) from None
+        raise CapexError(
+            describe_error(error, worlds.__file__), code=ErrorCode.CONTRACT_BROKEN
+        ) from None
 
 
 @dataclass(frozen=True)

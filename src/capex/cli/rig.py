@@ -18,7 +18,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
 from capex import worlds
 from capex.cli.console import console
 from capex.cli.help import Examples
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.method.executor import Executor
 from capex.plan import LEG_M, ArmTarget, Waypoint
 from capex.pose import Array, Pose
@@ -147,7 +147,9 @@ class RigCalibrate:
         try:
             rows = list(csv.reader(self.pixels.read_text(encoding="utf-8").splitlines()))
         except OSError as error:
-            raise CapexError(f"{self.pixels} cannot be read: {error.strerror}") from None
+            raise CapexError(
+                f"{self.pixels} cannot be read: {error.strerror}", code=ErrorCode.UNREADABLE_FILE
+            ) from None
         return lambda place, _: ",".join(rows[place - 1]) if place <= len(rows) else ""
 
 
@@ -191,13 +193,17 @@ def calibrate(
     (entry,) = (c for c in env.rig.cameras if c.name == camera)
     if (entry.kind == "wrist") != (mark is not None):
         right = "--mark X Y Z" if mark is None else "no --mark: it sees the tip itself"
-        raise CapexError(f"camera {camera} is a {entry.kind} camera; it needs {right}")
+        raise CapexError(
+            f"camera {camera} is a {entry.kind} camera; it needs {right}",
+            code=ErrorCode.MISSING_SETTING,
+        )
     env.reset(Start(env.spec.task, 0))
     device = env.open().cameras[camera].intrinsics
     intrinsics = entry.intrinsics if device is None else device
     if intrinsics is None:
         raise CapexError(
-            f"camera {camera} does not know its intrinsics; give them in {env.rig.path}"
+            f"camera {camera} does not know its intrinsics; give them in {env.rig.path}",
+            code=ErrorCode.MISSING_SETTING,
         )
     arm = entry.arm or env.rig.arms[0].name
     pictures.mkdir(parents=True, exist_ok=True)
@@ -239,9 +245,13 @@ def _pixel(text: str, entry: CameraEntry) -> Array | None:
         u, v = (float(word) for word in text.split(","))
     except ValueError:
         raise CapexError(
-            f"the pixel is '{text}'; it must be two numbers with a comma, as in 320,180"
+            f"the pixel is '{text}'; it must be two numbers with a comma, as in 320,180",
+            code=ErrorCode.BAD_SETTING,
         ) from None
     width, height = entry.size
     if not (0 <= u <= width and 0 <= v <= height):
-        raise CapexError(f"the pixel {u:g},{v:g} lies outside the {width}x{height} image")
+        raise CapexError(
+            f"the pixel {u:g},{v:g} lies outside the {width}x{height} image",
+            code=ErrorCode.BAD_SETTING,
+        )
     return np.array([u, v])

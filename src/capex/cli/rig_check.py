@@ -10,7 +10,7 @@ from dataclasses import replace
 from capex import worlds
 from capex.cli.console import console
 from capex.cli.tables import FittedTable
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.rigs.env import RigFileEnv
 from capex.rigs.preflight import check_dry, force_is_quiet
 from capex.rigs.where import near_limits
@@ -28,7 +28,9 @@ def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
     env = worlds.make(f"{world}:{task}")
     assert isinstance(env, RigFileEnv)
     if not 0 <= start < env.spec.starts:
-        raise CapexError(f"--start: there is no start {start} of {env.spec.name}")
+        raise CapexError(
+            f"--start: there is no start {start} of {env.spec.name}", code=ErrorCode.UNKNOWN_START
+        )
     simulated = bool(env.rig.room)  # nobody can be hurt, and nobody needs to agree
     try:
         _lift(env, simulated=simulated, asks=not yes and sys.stdin.isatty())
@@ -40,7 +42,8 @@ def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
         if not yes and not simulated and not sys.stdin.isatty():
             raise CapexError(
                 "the next rules move the robot, and nobody is at the terminal to agree; add --yes,"
-                " or --dry to move nothing"
+                " or --dry to move nothing",
+                code=ErrorCode.PERSON_NEEDED,
             )
         clear = "Clear 15 cm around every gripper, keep a hand at the stop. Ctrl-C stops and holds."
         console.print(clear, highlight=False)

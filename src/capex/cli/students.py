@@ -25,7 +25,7 @@ from capex.cli.console import console
 from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.worlds import robot_prefix
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def require_torch() -> None:
 
     missing = [name for name in ("torch", "safetensors") if importlib.util.find_spec(name) is None]
     if missing:
-        raise CapexError(f"students need {' and '.join(missing)}: {INSTALL}")
+        raise CapexError(
+            f"students need {' and '.join(missing)}: {INSTALL}", code=ErrorCode.MISSING_PACKAGE
+        )
 
 
 @dataclass(frozen=True)

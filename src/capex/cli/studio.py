@@ -13,7 +13,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from capex.cli.allowing import Allowed
 from capex.cli.console import console
 from capex.cli.help import Examples
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 if TYPE_CHECKING:
     from capex.studio.app import Address
@@ -60,7 +60,8 @@ class StudioCommand:
         """Serve until Ctrl-C."""
         if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
             raise CapexError(
-                f'the studio needs {" and ".join(missing)}: pip install "capex[studio]"'
+                f'the studio needs {" and ".join(missing)}: pip install "capex[studio]"',
+                code=ErrorCode.MISSING_PACKAGE,
             )
         from capex.studio.serve import studio_server
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from capex.cli.help import Argument, arguments
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 
 
 def refuse_wrong_values(name: str, kind: type, words: Sequence[str]) -> None:
@@ -31,10 +31,14 @@ def refuse_wrong_values(name: str, kind: type, words: Sequence[str]) -> None:
 def _refuse(flag: str, argument: Argument, text: str) -> None:
     kind: Any = argument.value
     if get_origin(kind) is Literal and text not in get_args(kind):
-        raise CapexError(f"{flag} is '{text}'; valid: {', '.join(get_args(kind))}")
+        raise CapexError(
+            f"{flag} is '{text}'; valid: {', '.join(get_args(kind))}", code=ErrorCode.UNKNOWN_NAME
+        )
     if kind in (int, float):
         try:
             kind(text)
         except ValueError:
             number = "a whole number" if kind is int else "a number"
-            raise CapexError(f"{flag} is '{text}'; it must be {number}") from None
+            raise CapexError(
+                f"{flag} is '{text}'; it must be {number}", code=ErrorCode.BAD_SETTING
+            ) from None

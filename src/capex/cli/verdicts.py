@@ -18,7 +18,7 @@ from rich.console import Console
 from capex.campaign.judging import Question, question
 from capex.cli.console import console
 from capex.cli.keys import Keys
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run import load_episode, load_run
 from capex.run.files import now
 from capex.run.summary import summarize
@@ -46,7 +46,10 @@ def who_judges(given: str | None, keys: Keys, out: Console = console) -> str:
         out.print("Who judges? Your name: ", end="", markup=False, highlight=False)
         name = keys.line()
     if not name.strip():
-        raise CapexError(f"a verdict needs a name: say who judges with --by NAME, or set {WHO}")
+        raise CapexError(
+            f"a verdict needs a name: say who judges with --by NAME, or set {WHO}",
+            code=ErrorCode.PERSON_NEEDED,
+        )
     return name.strip()
 
 

@@ -19,7 +19,7 @@ from capex.dataset.film import of_height, open_episode
 from capex.dataset.frames import plans_of
 from capex.dataset.projection import Drawn, Tips, project_plan, tips_at
 from capex.dataset.views import Views
-from capex.errors import CapexError, printable
+from capex.errors import CapexError, ErrorCode, printable
 from capex.method.record import EpisodeRecord, Turn
 from capex.run.steps import StepArrays
 from capex.worlds import Image
@@ -66,10 +66,11 @@ def write_animation(episode: Path, out: Path, *, speed: float = 3.0) -> Path:
     """
     if out.suffix not in SUFFIXES:
         raise CapexError(
-            f"'{out}' names no moving picture; its name must end in {', '.join(SUFFIXES)}"
+            f"'{out}' names no moving picture; its name must end in {', '.join(SUFFIXES)}",
+            code=ErrorCode.BAD_SETTING,
         )
     if not speed > 0:
-        raise CapexError(f"--speed is {speed:g}; it must be above 0")
+        raise CapexError(f"--speed is {speed:g}; it must be above 0", code=ErrorCode.BAD_SETTING)
     with open_episode(episode) as (record, steps, views):
         shots = list(_Film(record, steps, views).shots(speed))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ from capex.dataset.selection import (
     summary,
 )
 from capex.dataset.views import recorded_spec
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run import read_record
 from capex.run.files import whole_folder, write_bytes
 from capex.run.frames import RecordedFrames, has_frames
@@ -83,11 +83,19 @@ def export_run(
     """
     run_dirs = [runs] if isinstance(runs, Path) else list(runs)
     if not run_dirs:
-        raise CapexError("no run was given; name at least one run directory")
+        raise CapexError(
+            "no run was given; name at least one run directory", code=ErrorCode.MISSING_SETTING
+        )
     if format not in get_args(Format):
-        raise CapexError(f"there is no format '{format}'; valid: {', '.join(get_args(Format))}")
+        raise CapexError(
+            f"there is no format '{format}'; valid: {', '.join(get_args(Format))}",
+            code=ErrorCode.UNKNOWN_NAME,
+        )
     if pipeline.video and format == "hdf5":
-        raise CapexError("--video is for --format lerobot; HDF5 files hold pictures")
+        raise CapexError(
+            "--video is for --format lerobot; HDF5 files hold pictures",
+            code=ErrorCode.NOT_APPLICABLE,
+        )
     candidates = [find_attempts(run_dir) for run_dir in run_dirs]
     require_known_names(itertools.chain(*candidates), filters)
     if paired:
@@ -97,7 +105,9 @@ def export_run(
         chosen = [select(out.name, candidates[0], filters)]
         if not chosen[0].attempts:
             names = ", ".join(map(str, run_dirs))
-            raise CapexError(f"nothing to export from {names}: {_reasons(chosen[0])}")
+            raise CapexError(
+                f"nothing to export from {names}: {_reasons(chosen[0])}", code=ErrorCode.NO_DATA
+            )
     failed = [
         select_failures(f"{selection.name}-failures", attempts, filters)
         for selection, attempts in zip(chosen, candidates, strict=True)
@@ -107,7 +117,10 @@ def export_run(
     selections = [*chosen, *failed]
     spec, pipeline = _one_robot([a for s in selections for a in s.attempts], pipeline)
     if format == "hdf5" and spec.records_frames:
-        raise CapexError(f"{spec.name} has no MuJoCo model; export it with --format lerobot")
+        raise CapexError(
+            f"{spec.name} has no MuJoCo model; export it with --format lerobot",
+            code=ErrorCode.UNSUPPORTED,
+        )
     partners = {a.name: b.name for a, b in zip(chosen, reversed(chosen), strict=True) if paired}
     with contextlib.ExitStack() as folders:
         if paired:
@@ -133,7 +146,9 @@ def _choose_pairs(
     run_dirs: Sequence[Path], candidates: Sequence[list[Candidate | LeftOut]], filters: Filters
 ) -> list[Selection]:
     if len(candidates) != 2:
-        raise CapexError(f"--paired takes two runs; {len(candidates)} given")
+        raise CapexError(
+            f"--paired takes two runs; {len(candidates)} given", code=ErrorCode.BAD_SETTING
+        )
     names = [run_dir.resolve().name for run_dir in run_dirs]
     if names[0] == names[1]:
         names = [f"{name}-{number}" for number, name in enumerate(names, start=1)]
@@ -144,13 +159,15 @@ def _choose_pairs(
             arms = {_attempted(a).arm for a in attempts}
             raise CapexError(
                 f"{side.name} has no attempt by the arms and at the tasks that were named; its arms"
-                f" are {', '.join(sorted(arms))}: --arms names an arm of each run"
+                f" are {', '.join(sorted(arms))}: --arms names an arm of each run",
+                code=ErrorCode.NO_DATA,
             )
     both = pair(first, second, filters.max)
     if not both[0].attempts:
         raise CapexError(
             f"no start has a demonstration in both runs: {names[0]}: {_reasons(both[0])};"
-            f" {names[1]}: {_reasons(both[1])}"
+            f" {names[1]}: {_reasons(both[1])}",
+            code=ErrorCode.NO_DATA,
         )
     return list(both)
 
@@ -196,7 +213,8 @@ def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec,
         if first != other:
             raise CapexError(
                 f"{robots[0][0].name} and {name} have different robots or cameras; export them"
-                " apart, with --tasks"
+                " apart, with --tasks",
+                code=ErrorCode.MISMATCH,
             )
     return robots[0]
 

@@ -15,7 +15,7 @@ from PIL import ImageDraw
 
 from capex import worlds
 from capex.dataset.views import Views, open_views
-from capex.errors import CapexError, DamagedFile, printable
+from capex.errors import CapexError, DamagedFile, ErrorCode, printable
 from capex.method.record import EpisodeRecord
 from capex.run import read_judged
 from capex.run.files import read_json
@@ -35,7 +35,8 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
     if not (episode / "record.json").is_file():
         raise CapexError(
             f"{episode} is no episode: it has no record.json; give a folder such as"
-            " runs/NAME/chains/CHAIN/episodes/0000"
+            " runs/NAME/chains/CHAIN/episodes/0000",
+            code=ErrorCode.NOT_FOUND,
         )
     require_plain(episode)
     for above in episode.parents[:3]:  # within its run
@@ -45,7 +46,8 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
     if "world" not in said and "error" in said:
         raise CapexError(
             f"{episode} is an attempt that an error invalidated ({said['error']}); there is nothing"
-            " to film"
+            " to film",
+            code=ErrorCode.WRONG_CONTENT,
         )
     return read_judged(episode), read_steps(episode)
 

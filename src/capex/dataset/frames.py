@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.dataset.views import TIP, Views, open_views, require_pictures
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.pose import Array, quaternion_xyzw
@@ -75,20 +75,28 @@ class Pipeline:
         """The same with the cameras' names, each one that the world has."""
         if self.size is not None and not all(1 <= side <= 4096 for side in self.size):
             given = " ".join(map(str, self.size))
-            raise CapexError(f"--size is {given}; width and height must lie between 1 and 4096")
+            raise CapexError(
+                f"--size is {given}; width and height must lie between 1 and 4096",
+                code=ErrorCode.BAD_SETTING,
+            )
         if not 0 <= self.crf <= 51:
-            raise CapexError(f"--crf is {self.crf}; it must lie between 0 and 51")
+            raise CapexError(
+                f"--crf is {self.crf}; it must lie between 0 and 51", code=ErrorCode.BAD_SETTING
+            )
         cameras = self.cameras or tuple(c.name for c in spec.cameras)
         own = tuple(spec.camera(name).size for name in cameras)
         if self.depth and not spec.depth:
-            raise CapexError(f"{spec.name} has no depth; leave out --depth")
+            raise CapexError(
+                f"{spec.name} has no depth; leave out --depth", code=ErrorCode.UNSUPPORTED
+            )
         resolved = replace(self, cameras=cameras, recorded=own if spec.records_frames else ())
         for name, (width, height) in resolved.sizes.items():
             if self.video and (width % 2 or height % 2):
                 given = f"camera {name} has {width}x{height} pixels" if self.size is None else ""
                 raise CapexError(
                     f"{given or f'--size is {width} {height}'}; video needs an even width and"
-                    " height"
+                    " height",
+                    code=ErrorCode.BAD_SETTING,
                 )
         return resolved
 
@@ -289,5 +297,5 @@ def open_take(episode: Path) -> Take:
     """An episode with its views."""
     record, steps = read_judged(episode), read_steps(episode)
     if not len(steps["actions"]):
-        raise CapexError(f"{episode} has no actions to make frames of")
+        raise CapexError(f"{episode} has no actions to make frames of", code=ErrorCode.NO_DATA)
     return Take(open_views(episode, record, steps, OF_THIS_PROCESS), record, steps)

@@ -34,7 +34,7 @@ from capex.dataset.provenance import provenance
 from capex.dataset.selection import Candidate
 from capex.dataset.shards import Tell, shoot_in_order
 from capex.dataset.views import RenderedViews
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 FILE = "demo.hdf5"
 VALID_EVERY = 10
@@ -77,7 +77,10 @@ def shoot(job: DemoJob) -> DemoFile:
     rendered = take.views if isinstance(take.views, RenderedViews) else None
     model = worlds.model_file(rendered.env) if rendered is not None else None
     if model is None:
-        raise CapexError(f"{spec.name} has no MuJoCo model; export it with --format lerobot")
+        raise CapexError(
+            f"{spec.name} has no MuJoCo model; export it with --format lerobot",
+            code=ErrorCode.UNSUPPORTED,
+        )
     start = {"index": record.start, "seed": record.seed}
     ep_meta = {"lang": record.instruction, "scene": record.scene, "start": start}
     with h5py.File(job.shard, "w") as file:

@@ -14,7 +14,7 @@ from pathlib import Path
 from capex.dataset.certify import judged, read_certificate
 from capex.dataset.duplicates import Motions
 from capex.dataset.frames import check_episode
-from capex.errors import CapexError, DamagedFile, UnknownName, as_cell
+from capex.errors import CapexError, DamagedFile, ErrorCode, UnknownName, as_cell
 from capex.registry import EXPORT_FILTERS, load
 from capex.run import load_chain
 from capex.run.store import Chain, find_run
@@ -96,9 +96,14 @@ class Filters:
                 raise UnknownName("filter", name, EXPORT_FILTERS)
         for name, value in (("--max", self.max), ("--max-steps", self.max_steps)):
             if value is not None and value < 1:
-                raise CapexError(f"{name} is {value}; it must be at least 1")
+                raise CapexError(
+                    f"{name} is {value}; it must be at least 1", code=ErrorCode.BAD_SETTING
+                )
         if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
-            raise CapexError(f"--min-confidence is {self.min_confidence}; it must lie in 0 to 1")
+            raise CapexError(
+                f"--min-confidence is {self.min_confidence}; it must lie in 0 to 1",
+                code=ErrorCode.BAD_SETTING,
+            )
 
 
 @dataclass
@@ -138,7 +143,9 @@ def find_attempts(folder: Path) -> list[Candidate | LeftOut]:
         }
         attempts += [by_start[start] for start in sorted(by_start)]
     if not attempts:
-        raise CapexError(f"{folder} holds no whole episode; collect some first")
+        raise CapexError(
+            f"{folder} holds no whole episode; collect some first", code=ErrorCode.NO_DATA
+        )
     return attempts
 
 
@@ -335,6 +342,7 @@ def _by_key(selection: Selection) -> dict[StartKey, Candidate]:
             raise CapexError(
                 f"{selection.name} has {len(several)} demonstrations of {world}:{task} start"
                 f" {start} (arms: {arms}); pairs need one: name an arm of each run with --arms, or"
-                " give a chain's folder instead of the run's"
+                " give a chain's folder instead of the run's",
+                code=ErrorCode.CONFLICTING_SETTINGS,
             )
     return {key: several[0] for key, several in found.items()}

@@ -32,7 +32,10 @@ def shoot_in_order(
     waiting: dict[int, Shard] = {}
     for index, result in run_jobs(shoot, jobs, parallel):
         if isinstance(result, CapexError):
-            raise CapexError(f"{jobs[index].attempt.summary.path} could not be exported: {result}")
+            raise CapexError(
+                f"{jobs[index].attempt.summary.path} could not be exported: {result}",
+                code=result.code,
+            )
         waiting[index] = result
         while next_index in waiting:
             yield waiting.pop(next_index)

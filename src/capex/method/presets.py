@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.plan import PLAN_MAX
 from capex.setting import Setting
 
@@ -23,7 +23,10 @@ def _thresholds(table: Any) -> Any:
     """Thresholds by WORLD:TASK, or a sentence about the first that is none."""
     for task, tau in table.items() if isinstance(table, Mapping) else ():
         if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
-            raise CapexError(f"{task} is {tau!r}; it must be a number between 0 and 1")
+            raise CapexError(
+                f"{task} is {tau!r}; it must be a number between 0 and 1",
+                code=ErrorCode.BAD_SETTING,
+            )
     return table
 
 

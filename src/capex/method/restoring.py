@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.executor import Executor
 from capex.method.motion import GripperCommandState
 from capex.method.record import Turn, past_outcome
@@ -22,11 +22,15 @@ def begin_again(env: Env, start: Start, header: str) -> None:
     if not env.spec.can_save:
         raise CapexError(
             f"{env.spec.name} has no saved states, so nothing can go on from one; a simulated world"
-            " has them"
+            " has them",
+            code=ErrorCode.UNSUPPORTED,
         )
     env.reset(start)
     if (now := env.save_state().header) != header:
-        raise CapexError(f"it was recorded as {header}; this version of the world has {now}")
+        raise CapexError(
+            f"it was recorded as {header}; this version of the world has {now}",
+            code=ErrorCode.STATE_MISMATCH,
+        )
 
 
 def executor_state_at_plans(

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from capex import trust
 from capex.codec import Amount, Count
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.models.prompt_values import Centimetres, PromptValues
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
@@ -234,19 +234,19 @@ class Reply:
 
 
 class ModelError(CapexError):
-    """No reply could be had. `kind` says why; the attempts were made all the same and are kept.
+    """No reply could be had. The code is MODEL_FAILED for all of them; `kind` says why, and is
+    what retries and campaigns decide by. The attempts were made all the same and are kept.
 
     Kinds: authentication, permission, quota, not_found, bad_request, context (stopped at once);
     rate_limit, conflict, server, timeout, connection, unreadable (retries did not help); failed
     (the provider said so); too_large; cassette, script (no recorded answer left).
     """
 
+    code = ErrorCode.MODEL_FAILED
+
     def __init__(self, kind: str, sentence: str, attempts: tuple[RequestAttempt, ...] = ()):
         self.kind, self.attempts = kind, attempts
         super().__init__(sentence)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ModelError, (self.kind, str(self), self.attempts)
 
 
 @runtime_checkable
@@ -427,6 +427,7 @@ def make(name: str, chat: ChatSettings | None = None) -> Model:
             raise
         raise CapexError(
             f"the model '{name}' names the module {kind}, which cannot be imported ({error});"
-            " is it on the path?"
+            " is it on the path?",
+            code=ErrorCode.NOT_FOUND,
         ) from None
     return with_defaults(factory(rest) if chat is None else factory(rest, chat))

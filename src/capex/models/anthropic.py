@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import (
     Answer,
     AssistantMessage,
@@ -39,13 +39,15 @@ INSTALL = 'pip install "capex[anthropic]"'
 def make(rest: str, *, base_url: str | None = None, policy: RetryPolicy | None = None) -> HttpModel:
     """From anthropic:NAME."""
     if not rest:
-        raise CapexError("'anthropic:' names no model; write anthropic:NAME")
+        raise CapexError(
+            "'anthropic:' names no model; write anthropic:NAME", code=ErrorCode.BAD_SETTING
+        )
     name = f"anthropic:{rest}"
     try:
         import anthropic
     except ImportError:
         needs = f"{name} needs the package anthropic; install it with: {INSTALL}"
-        raise CapexError(needs) from None
+        raise CapexError(needs, code=ErrorCode.MISSING_PACKAGE) from None
     url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
     key, url = key_from(KEY, name), check_url(url, "ANTHROPIC_BASE_URL")
     client = connect(anthropic.Anthropic, key, url)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import codec
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.models import (
     AttemptObserver,
     Model,
@@ -63,7 +63,8 @@ def make(rest: str) -> Cassette:
     """From cassette:RUN."""
     if not rest:
         raise CapexError(
-            "'cassette:' names no run; write cassette:RUN, for example cassette:runs/first"
+            "'cassette:' names no run; write cassette:RUN, for example cassette:runs/first",
+            code=ErrorCode.BAD_SETTING,
         )
     return Cassette(Path(rest))
 
@@ -141,7 +142,8 @@ def find_logs(path: Path) -> list[Path]:
     if not logs:
         raise CapexError(
             f"{path} holds no recorded exchanges ({LOG}); give the folder of a run that was"
-            " collected with a model"
+            " collected with a model",
+            code=ErrorCode.WRONG_CONTENT,
         )
     return logs
 

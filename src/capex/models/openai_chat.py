@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import (
     Answer,
     AssistantMessage,
@@ -74,7 +74,8 @@ def make(
     if not parts:
         raise CapexError(
             f"'{kind}:{rest}' lacks a name or an address; write {kind}:NAME@URL, for example"
-            f" {kind}:Qwen/Qwen3-VL-8B@http://localhost:8000/v1"
+            f" {kind}:Qwen/Qwen3-VL-8B@http://localhost:8000/v1",
+            code=ErrorCode.BAD_SETTING,
         )
     model, url = parts[1], wire.check_url(parts[2], "the address of the model")
     url += "/v1" if url.count("/") == 2 else ""  # a bare host: what vLLM and most others serve

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import Answer, AssistantMessage, Message, Request, ToolCall, ToolResult, Usage
 from capex.models.body import (
     ProviderFailure,
@@ -35,7 +35,8 @@ def make(rest: str, *, base_url: str | None = None, policy: RetryPolicy | None =
 
     if not rest:
         raise CapexError(
-            "'openai:' names no model; write openai:NAME, for example openai:gpt-6-astra"
+            "'openai:' names no model; write openai:NAME, for example openai:gpt-6-astra",
+            code=ErrorCode.BAD_SETTING,
         )
     name, url = f"openai:{rest}", base_url or os.environ.get("OPENAI_BASE_URL") or URL
     client = connect(openai.OpenAI, key_from(KEY, name), check_url(url, "OPENAI_BASE_URL"))

@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import AssistantMessage, Picture, Request, Usage, UserMessage, describe
 
 # What may follow a row's name; "-mini" is another model.
@@ -91,7 +91,9 @@ def load_prices(path: Path | None = None) -> PriceTable:
     try:
         own = _rows(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise CapexError(f"the price file {path} cannot be read: {error}") from None
+        raise CapexError(
+            f"the price file {path} cannot be read: {error}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
     named = {row.model for row in own}
     return PriceTable((*own, *(row for row in packaged if row.model not in named)))
 
@@ -101,18 +103,21 @@ def parse_price(row: Mapping[str, Any], where: str = "price") -> Price:
     known = {f.name for f in fields(Price)}
     if unknown := sorted(set(row) - known):
         raise CapexError(
-            f"{where} has an unknown key '{unknown[0]}'; valid: {', '.join(sorted(known))}"
+            f"{where} has an unknown key '{unknown[0]}'; valid: {', '.join(sorted(known))}",
+            code=ErrorCode.UNKNOWN_NAME,
         )
     needed = ("model", "fresh", "output", "source", "checked")
     if missing := [name for name in needed if not row.get(name) and row.get(name) != 0]:
         raise CapexError(
-            f"{where} lacks '{missing[0]}'; a row needs model, fresh, output, source and checked"
+            f"{where} lacks '{missing[0]}'; a row needs model, fresh, output, source and checked",
+            code=ErrorCode.BAD_SETTING,
         )
     try:
         checked = date.fromisoformat(str(row["checked"]))
     except ValueError:
         raise CapexError(
-            f"{where}: checked is '{row['checked']}'; write a date, for example 2026-09-22"
+            f"{where}: checked is '{row['checked']}'; write a date, for example 2026-09-22",
+            code=ErrorCode.BAD_SETTING,
         ) from None
     rates = {
         name: _rate(row.get(name, row["fresh"]), f"{where}: {name}")
@@ -124,7 +129,8 @@ def parse_price(row: Mapping[str, Any], where: str = "price") -> Price:
         if not whole or not isinstance(tier["above"], int):
             raise CapexError(
                 f"{where}: long_context is {tier!r}; write {{ above = 272000, input = 2, output ="
-                " 1.5 }"
+                " 1.5 }",
+                code=ErrorCode.BAD_SETTING,
             )
         factors = {name: _rate(tier[name], f"{where}: {name}") for name in ("input", "output")}
         tier = LongContext(tier["above"], **factors)
@@ -178,7 +184,8 @@ def picture_bound(picture: Picture) -> int:
     if picture.png[:8] != b"\x89PNG\r\n\x1a\n" or len(picture.png) < 24:
         raise CapexError(
             f"the picture '{picture.label}' is not a PNG, so what it costs cannot be bounded;"
-            " encode it as PNG"
+            " encode it as PNG",
+            code=ErrorCode.NO_PRICE,
         )
     width, height = (int.from_bytes(picture.png[at : at + 4], "big") for at in (16, 20))
     return PICTURE_TOKENS + -(-width // PICTURE_CELL_PX) * -(-height // PICTURE_CELL_PX)
@@ -188,13 +195,14 @@ def _rows(text: str, where: str) -> tuple[Price, ...]:
     try:
         table = tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, InvalidOperation) as error:
-        raise CapexError(f"{where} is not TOML: {error}") from None
+        raise CapexError(f"{where} is not TOML: {error}", code=ErrorCode.UNREADABLE_FILE) from None
     rows: Any = table.get("price")
     listed = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
     if set(table) != {"price"} or not listed:
         raise CapexError(
             f"{where} must hold [[price]] rows and nothing else; copy the form of the package's"
-            " prices.toml"
+            " prices.toml",
+            code=ErrorCode.BAD_SETTING,
         )
     return tuple(parse_price(row, f"{where}, row {number}") for number, row in enumerate(rows, 1))
 
@@ -205,5 +213,7 @@ def _rate(given: object, where: str) -> Decimal:
     except InvalidOperation:
         rate = Decimal("NaN")
     if not rate.is_finite() or rate < 0:
-        raise CapexError(f"{where} is {given!r}; write a number of at least 0")
+        raise CapexError(
+            f"{where} is {given!r}; write a number of at least 0", code=ErrorCode.BAD_SETTING
+        )
     return rate

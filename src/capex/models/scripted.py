@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import (
     Answer,
     AttemptObserver,
@@ -36,17 +36,25 @@ Entry = str | Sequence[Call]
 def make(rest: str) -> Scripted:
     """From script:FILE."""
     if not rest:
-        raise CapexError("'script:' names no file; write script:FILE, a JSON list of replies")
+        raise CapexError(
+            "'script:' names no file; write script:FILE, a JSON list of replies",
+            code=ErrorCode.BAD_SETTING,
+        )
     path = Path(rest)
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CapexError(f"the script {path} cannot be read: {error.strerror}") from None
+        raise CapexError(
+            f"the script {path} cannot be read: {error.strerror}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
     except ValueError as error:
-        raise CapexError(f"the script {path} is not JSON: {error}") from None
+        raise CapexError(
+            f"the script {path} is not JSON: {error}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
     if not isinstance(entries, list):
         raise CapexError(
-            f"the script {path} holds {type(entries).__name__}; write a list of replies"
+            f"the script {path} holds {type(entries).__name__}; write a list of replies",
+            code=ErrorCode.UNREADABLE_FILE,
         )
     return Scripted(entries, name=f"script:{path}")
 
@@ -83,7 +91,8 @@ def _answer(number: int, entry: Entry) -> Answer:
         pair = isinstance(call, Sequence) and not isinstance(call, str) and len(call) == 2
         if not pair or not isinstance(call[0], str):
             raise CapexError(
-                f"reply {number} of the script has {call!r} as a call; write [NAME, ARGUMENTS]"
+                f"reply {number} of the script has {call!r} as a call; write [NAME, ARGUMENTS]",
+                code=ErrorCode.UNREADABLE_FILE,
             )
         arguments = call[1] if isinstance(call[1], str) else json.dumps(call[1])
         calls.append(ToolCall(f"call_{number}_{position}", call[0], arguments))

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.loopback import is_this_machine
 from capex.models import Billed, ModelError, RequestAttempt, redact
 from capex.models.retry import RetryPolicy, Sent, clip
@@ -134,12 +134,14 @@ def check_url(url: str, where: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise CapexError(
             f"{where} is '{redact.scrub(url)}', which is no address; write one like"
-            " http://localhost:8000/v1"
+            " http://localhost:8000/v1",
+            code=ErrorCode.BAD_SETTING,
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise CapexError(
             f"{where} carries more than an address (a user, a query or a fragment); keys belong"
-            " into environment variables"
+            " into environment variables",
+            code=ErrorCode.BAD_SETTING,
         )
     return url.rstrip("/")
 

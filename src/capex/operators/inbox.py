@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import codec
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.models.exchanges import append
 from capex.run.control import REQUESTS
 from capex.run.files import now, read_json, write_bytes, write_json
@@ -74,7 +74,9 @@ class SceneReady:
 def post_ready(run: Path, scene: str, ready: SceneReady) -> None:
     """Tell a campaign that waits for a scene that it is arranged; returns when that is on disk."""
     if not ready.by.strip():
-        raise CapexError("an arrangement needs a name: say who arranged")
+        raise CapexError(
+            "an arrangement needs a name: say who arranged", code=ErrorCode.PERSON_NEEDED
+        )
     (run / REQUESTS).mkdir(exist_ok=True)
     write_json(_arranged_file(run), {"scene": scene, **asdict(ready), "at": now()})
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.models import pictures
 from capex.operators.arrangements import ARRANGEMENTS, find_arrangement, read_image
 from capex.run.reading import load_run
@@ -42,7 +42,8 @@ def open_scenes(path: Path, task: str) -> Scenes:
         return FolderScenes(path)
     raise CapexError(
         f"--arrangements: {path} is no folder; give a run, a folder of pictures (0007.png or"
-        " 0007/front.png) or a LeRobot folder"
+        " 0007/front.png) or a LeRobot folder",
+        code=ErrorCode.NOT_FOUND,
     )
 
 
@@ -61,7 +62,8 @@ class FolderScenes:
         if not self._files:
             raise CapexError(
                 f"--arrangements: {path} holds no pictures of starts; name them 0007.png, or"
-                " 0007/CAMERA.png"
+                " 0007/CAMERA.png",
+                code=ErrorCode.WRONG_CONTENT,
             )
 
     def starts(self) -> Collection[int]:
@@ -91,7 +93,9 @@ class RunScenes:
                 files = {c: pictures.find(kept, sha) for c, sha in episode.record.images.items()}
                 self._begun.setdefault(episode.index, files)
         if not self.starts():
-            raise CapexError(f"--arrangements: {path} has no attempts at {task}")
+            raise CapexError(
+                f"--arrangements: {path} has no attempts at {task}", code=ErrorCode.NO_DATA
+            )
 
     def starts(self) -> Collection[int]:
         """Arranged or begun."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from capex.campaign.judging import Question
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.operators import Standby, never_ends
 from capex.operators.arrangements import Arrangement, Match, made_by
 from capex.run.files import now
@@ -39,7 +39,10 @@ class ScriptedOperator:
         standby.check()
         reach = getattr(env, "room_hand", None)
         if reach is None:
-            raise CapexError(f"{env.spec.name} has no simulated room for the scripted operator")
+            raise CapexError(
+                f"{env.spec.name} has no simulated room for the scripted operator",
+                code=ErrorCode.UNSUPPORTED,
+            )
         self._hand = reach()
         # The chain that made an arrangement, and was perhaps killed in its first attempt, knows it.
         own = arrangement is None or arrangement.source == made_by(standby.chain)

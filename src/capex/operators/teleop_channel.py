@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models.pictures import encode_jpeg
 from capex.operators.teleoperation import TeleopCommand, read_move
 from capex.worlds import ArmState, Env
@@ -71,7 +71,10 @@ class TeleopChannel:
             return None
         try:
             if self._env.spec.real_time and time.monotonic() - came_at > DEAD_MAN_S:
-                raise CapexError("a move came too late for a robot that runs in real time")
+                raise CapexError(
+                    "a move came too late for a robot that runs in real time",
+                    code=ErrorCode.BAD_REQUEST,
+                )
             return read_move(raw, self._env.spec)
         except CapexError as error:
             self.send({"event": "refused", "error": str(error)})

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from capex.errors import CapexError, OperatorLeft, UnknownName
+from capex.errors import CapexError, ErrorCode, OperatorLeft, UnknownName
 from capex.method.context import Ended, EpisodeContext
 from capex.method.episode import Episode
 from capex.method.executor import Tick
@@ -159,10 +159,12 @@ def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:
     if raw.get("arm", arms[0]) not in arms:
         raise UnknownName("arm", str(raw.get("arm"))[:40], arms)
     if (gripper := raw.get("gripper", 0)) not in (-1, 0, 1):
-        raise CapexError(f"a gripper is told {str(gripper)[:40]}; valid: -1, 0, 1")
+        raise CapexError(
+            f"a gripper is told {str(gripper)[:40]}; valid: -1, 0, 1", code=ErrorCode.BAD_COMMAND
+        )
     shares = {name: _shares(name, raw.get(name, STILL)) for name in ("step", "turn", "base")}
     if any(shares["base"]) and spec.base is None:
-        raise CapexError(f"{spec.name} has no mobile base")
+        raise CapexError(f"{spec.name} has no mobile base", code=ErrorCode.UNSUPPORTED)
     return Move(raw.get("arm", arms[0]), gripper=gripper, **shares)
 
 
@@ -170,7 +172,10 @@ def _shares(name: str, value: Any) -> Triple:
     whole = isinstance(value, list | tuple) and len(value) == 3
     if whole and all(type(v) in (int, float) and abs(v) <= 1 for v in value):
         return float(value[0]), float(value[1]), float(value[2])
-    raise CapexError(f"'{name}' is {str(value)[:60]}; three numbers from -1 to 1 are right")
+    raise CapexError(
+        f"'{name}' is {str(value)[:60]}; three numbers from -1 to 1 are right",
+        code=ErrorCode.BAD_COMMAND,
+    )
 
 
 def command_of(spec: Spec, state: RobotState, move: Move, grips: dict[str, float]) -> Command:

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import (
     Answer,
     AssistantMessage,
@@ -215,7 +215,8 @@ def make(rest: str, name: str = "", skill: float = 1.0) -> Pilot:
             raise CapexError(
                 f"'{name}' has '{piece}'; write pilot, pilot:3 for a seed,"
                 " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME; an"
-                f" apprentice also haste=CM, up to {HASTE_MAX_CM:g}"
+                f" apprentice also haste=CM, up to {HASTE_MAX_CM:g}",
+                code=ErrorCode.BAD_SETTING,
             ) from None
     return Pilot(name, overconfidence=Overconfidence(**overconfidence), **settings)
 
@@ -230,7 +231,8 @@ def make_apprentice(rest: str) -> Pilot:
     if not 0.0 <= value <= 1.0:
         raise CapexError(
             f"'apprentice:{rest}' has the skill '{skill}'; write a number from 0 to 1, then a seed:"
-            " apprentice:0.3,1"
+            " apprentice:0.3,1",
+            code=ErrorCode.BAD_SETTING,
         )
     return make(more, f"apprentice:{rest}", value)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http.server import ThreadingHTTPServer
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.loopback import JsonHandler, Refused, listen, read_object
 from capex.models import (
     AssistantMessage,
@@ -48,9 +48,9 @@ def server(port: int) -> ThreadingHTTPServer:
 
 
 class _Handler(JsonHandler):
-    def error(self, sentence: str, code: str) -> Mapping[str, Any]:
+    def error(self, sentence: str, api_code: str) -> Mapping[str, Any]:
         kind = "invalid_request_error"
-        return {"error": {"message": sentence, "type": kind, "code": code, "param": None}}
+        return {"error": {"message": sentence, "type": kind, "code": api_code, "param": None}}
 
     def get(self) -> Mapping[str, Any]:
         """The list of models, as clients ask for it."""
@@ -67,7 +67,9 @@ class _Handler(JsonHandler):
         read, write = WIRES[path]
         value = read_object(body, loads=lambda raw: loads(raw.decode("utf-8")))
         if value.get("stream"):
-            raise CapexError("this server does not stream; send stream=false")
+            raise CapexError(
+                "this server does not stream; send stream=false", code=ErrorCode.BAD_REQUEST
+            )
         name, request = str(value.get("model", "")), read(value)
         kind, _, rest = name.partition(":")
         if kind not in STAND_INS:
@@ -78,7 +80,7 @@ class _Handler(JsonHandler):
         try:
             reply = pilot.complete(request)
         except ValueError as problem:
-            raise CapexError(str(problem)) from None
+            raise CapexError(str(problem), code=ErrorCode.BAD_REQUEST) from None
         assert reply.usage is not None
         return write(name, hashlib.sha256(body).hexdigest()[:24], reply.calls, reply.usage)
 
@@ -240,12 +242,13 @@ def _png(address: Any) -> bytes:
     head, comma, encoded = str(address).partition(",")
     if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
         raise CapexError(
-            "a picture must come as a data URL (data:image/png;base64,..); nothing is fetched"
+            "a picture must come as a data URL (data:image/png;base64,..); nothing is fetched",
+            code=ErrorCode.BAD_REQUEST,
         )
     try:
         return base64.b64decode(encoded, validate=True)
     except binascii.Error as error:
-        raise CapexError(f"a picture is no base64: {error}") from None
+        raise CapexError(f"a picture is no base64: {error}", code=ErrorCode.BAD_REQUEST) from None
 
 
 def _list(body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -253,7 +256,9 @@ def _list(body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     if isinstance(found, str):
         return [{"type": "message", "role": "user", "content": found}]
     if not isinstance(found, list):
-        raise CapexError(f"'{key}' is {type(found).__name__}; it must be a list")
+        raise CapexError(
+            f"'{key}' is {type(found).__name__}; it must be a list", code=ErrorCode.BAD_REQUEST
+        )
     return [item for item in found if isinstance(item, dict)]
 
 

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from capex.errors import CapexError, DamagedFile, printable
+from capex.errors import CapexError, DamagedFile, ErrorCode, printable
 from capex.report.cards import SHOWN, choose_twins, film, sample
 from capex.report.data import load
 from capex.report.drawing import twins_figure
@@ -46,13 +46,18 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN, unaided: bool
     """
     if not runs:
         collected = "give the folders that --out named when they were collected"
-        raise CapexError(f"no run was named; {collected}")
+        raise CapexError(f"no run was named; {collected}", code=ErrorCode.MISSING_SETTING)
     if strips < 0:
-        raise CapexError(f"--strips is {strips}; it must be at least 0")
+        raise CapexError(f"--strips is {strips}; it must be at least 0", code=ErrorCode.BAD_SETTING)
     if out.exists() and not out.is_dir():
-        raise CapexError(f"{out} is a file; choose a folder for --out")
+        raise CapexError(
+            f"{out} is a file; choose a folder for --out", code=ErrorCode.ALREADY_EXISTS
+        )
     if (out / "manifest.json").exists():
-        raise CapexError(f"{out} is a run directory; choose another folder for --out")
+        raise CapexError(
+            f"{out} is a run directory; choose another folder for --out",
+            code=ErrorCode.ALREADY_EXISTS,
+        )
     data = load(runs, unaided=unaided)
     sources, pooling = group(data)
     lines, compared = results(sources)
@@ -95,7 +100,10 @@ def _store(out: Path, contents: dict[str, bytes], facts: Mapping[str, Sequence[s
     """
     for name in ("tables", "figures"):
         if (place := out / name).is_symlink():
-            raise CapexError(f"{place} is a link, and a report is not written through one")
+            raise CapexError(
+                f"{place} is a link, and a report is not written through one",
+                code=ErrorCode.NOT_PERMITTED,
+            )
     before = _listed(out / INDEX)
     new = out / NEW if out.exists() else out
     if new != out:

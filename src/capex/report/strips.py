@@ -72,7 +72,7 @@ class Filmer:
 
     def __init__(self) -> None:
         self._envs = Environments()
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, CapexError] = {}
 
     def strip(self, episode: Summary, record: EpisodeRecord, count: int = STRIP_FRAMES) -> Strip:
         """The strip of an episode, so many moments; whatever is missing becomes a sentence."""
@@ -94,12 +94,12 @@ class Filmer:
     def _views(self, episode: Path, record: EpisodeRecord, steps: StepArrays) -> Views:
         name = f"{record.world}:{record.task}"
         if name in self._failed:
-            raise CapexError(self._failed[name])
+            raise self._failed[name]
         if not has_frames(episode):
             try:
                 self._envs.keep(name)
             except CapexError as error:
-                self._failed[name] = str(error)
+                self._failed[name] = error
                 raise
         return open_views(episode, record, steps, self._envs)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import trust
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.rigs.parse import PACKAGED, find_rig, read_rig
 from capex.rigs.rigfile import RigFile
 from capex.worlds import Env, Need, Planner, TaskInfo
@@ -27,7 +27,10 @@ class RigWorld:
         from capex.rigs.env import RigFileEnv
 
         if options:
-            raise CapexError(f"{world}:{task} has no option '{next(iter(options))}'; it has none")
+            raise CapexError(
+                f"{world}:{task} has no option '{next(iter(options))}'; it has none",
+                code=ErrorCode.UNKNOWN_NAME,
+            )
         return RigFileEnv(world, self.rig, task)
 
     @property

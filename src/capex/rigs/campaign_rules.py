@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from capex.campaign.judging import People
 from capex.campaign.settings import Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.operators import Operator
 from capex.operators.arranging import ArrangedBy
 from capex.operators.scenes import Scenes, open_scenes
@@ -36,7 +36,8 @@ def choose_operator(
         if settings.operator is not None:
             raise CapexError(
                 f"--operator {settings.operator}: the worlds of this campaign reset and judge"
-                " themselves; leave it out"
+                " themselves; leave it out",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         return None, ""
     if not robots and settings.operator is None:
@@ -48,13 +49,15 @@ def choose_operator(
             if not has_room(spec.world):
                 raise CapexError(
                     f"--operator scripted: {spec.name} is no simulated room, so a person arranges"
-                    " and judges; leave it out"
+                    " and judges; leave it out",
+                    code=ErrorCode.NOT_APPLICABLE,
                 )
         return ScriptedOperator(), wanted
     if given is None:
         raise CapexError(
             f"a person arranges the starts of {needed[0].name}, and there is nobody to ask; run"
-            " `capex collect` at a terminal, or in Python give an operator"
+            " `capex collect` at a terminal, or in Python give an operator",
+            code=ErrorCode.PERSON_NEEDED,
         )
     return given, wanted
 
@@ -67,14 +70,18 @@ def scenes_of(settings: Settings, specs: Specs) -> dict[str, Scenes]:
     by_name: dict[str, Scenes] = {}
     for spec in specs.values():
         if spec.success != "operator":
-            raise CapexError(f"--arrangements {source}: {spec.name} resets itself; leave it out")
+            raise CapexError(
+                f"--arrangements {source}: {spec.name} resets itself; leave it out",
+                code=ErrorCode.NOT_APPLICABLE,
+            )
         scenes = open_scenes(source, spec.task)
         missing = sorted(set(settings.starts) - set(scenes.starts()))
         if missing:
             has = sorted(scenes.starts())
             raise CapexError(
                 f"--arrangements {source}: it has no start {missing[0]} of {spec.name}; it has"
-                f" {len(has)}, from {has[0]} to {has[-1]}"
+                f" {len(has)}, from {has[0]} to {has[-1]}",
+                code=ErrorCode.UNKNOWN_START,
             )
         by_name[spec.name] = scenes
     return by_name

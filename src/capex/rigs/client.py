@@ -167,7 +167,8 @@ class KeeperLink:
         if kind == "fault":
             raise value
         if kind == "refused":
-            raise CapexError(value)
+            sentence, code = value
+            raise CapexError(sentence, code=code)
         return value
 
     def _lost(self) -> RigFault:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capex.errors import BadCommand, CapexError, RigFault, Unsupported
+from capex.errors import BadCommand, CapexError, ErrorCode, RigFault, Unsupported
 from capex.pose import Array, quaternion_xyzw
 from capex.rigs import registry
 from capex.rigs.cameras.observed import RigEyes
@@ -98,11 +98,15 @@ class RigFileEnv(Env):
         spec = self._spec
         if start.task != spec.task:
             raise CapexError(
-                f"the start is of task '{start.task}'; this environment is {spec.name}"
+                f"the start is of task '{start.task}'; this environment is {spec.name}",
+                code=ErrorCode.MISMATCH,
             )
         if not 0 <= start.index < spec.starts:
             last = spec.starts - 1
-            raise CapexError(f"there is no start {start.index} of {spec.name}; valid: 0 to {last}")
+            raise CapexError(
+                f"there is no start {start.index} of {spec.name}; valid: 0 to {last}",
+                code=ErrorCode.UNKNOWN_START,
+            )
         if start.state is not None:
             raise Unsupported(f"{spec.name} saves no state, so no start can have one")
         self._reset_at = time.time()
@@ -210,7 +214,8 @@ class RigFileEnv(Env):
         if self._start is None:
             raise CapexError(
                 f"{self._spec.name} has no start yet; call reset(Start('{self._spec.task}', 0))"
-                " first"
+                " first",
+                code=ErrorCode.WRONG_ORDER,
             )
         link = self.open().link
         if not self._tally.late_s:

@@ -15,7 +15,7 @@ import sysconfig
 from pathlib import Path
 
 import capex
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.rigs import locks
 from capex.rigs.rigfile import RigFile
 
@@ -34,7 +34,8 @@ def interpreter(rig: RigFile) -> str:
         there = "cannot be run" if Path(named).exists() else "does not exist"
         raise CapexError(
             f"{rig.path}: python is '{rig.python}', which {there}; it must be the interpreter of"
-            ' the environment with the driver\'s packages, as in "/opt/franka/bin/python"'
+            ' the environment with the driver\'s packages, as in "/opt/franka/bin/python"',
+            code=ErrorCode.BAD_SETTING,
         )
     return program
 

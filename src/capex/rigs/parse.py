@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from capex.errors import CapexError, UnknownName, closest_first
+from capex.errors import CapexError, ErrorCode, UnknownName, closest_first
 from capex.pose import Array, Pose
 from capex.rigs.drivers import CAMERA_DRIVERS, DRIVERS, require_driver
 from capex.rigs.hands import (
@@ -47,7 +47,10 @@ def find_rig(name: str) -> Path:
         return path
     known = ", ".join(closest_first(name, (p.stem for p in PACKAGED.glob("*.toml"))))
     also = f" or the name of a packaged one ({known})" if known else ""
-    raise CapexError(f"there is no rig file '{name}'; give the path of a TOML file{also}")
+    raise CapexError(
+        f"there is no rig file '{name}'; give the path of a TOML file{also}",
+        code=ErrorCode.NOT_FOUND,
+    )
 
 
 def read_rig(path: Path) -> RigFile:
@@ -101,7 +104,10 @@ def read_rig(path: Path) -> RigFile:
     top.end()
     if not rig.room and (rig.clock == "lock-step" or rig.operator == "scripted"):
         word = "clock = 'lock-step'" if rig.clock == "lock-step" else "operator = 'scripted'"
-        raise CapexError(f"{path}: {word} needs a simulated room; there is no table [room]")
+        raise CapexError(
+            f"{path}: {word} needs a simulated room; there is no table [room]",
+            code=ErrorCode.MISSING_SETTING,
+        )
     return rig
 
 
@@ -125,7 +131,8 @@ def _distinct(tables: Iterable[TomlTable], *, words: bool = False) -> list[TomlT
         if any(other.values["name"] == name for other in seen):
             kind = table.of.partition(" ")[0]
             raise CapexError(
-                f"{table.path}: two {kind} have the name '{name}'; each must have its own"
+                f"{table.path}: two {kind} have the name '{name}'; each must have its own",
+                code=ErrorCode.BAD_SETTING,
             )
         seen.append(table)
     return seen
@@ -138,7 +145,8 @@ def _require_own_serials(path: Path, cameras: Iterable[CameraEntry]) -> None:
         if device[1] and device in seen:
             raise CapexError(
                 f"{path}: the cameras '{seen[device]}' and '{camera.name}' have one serial,"
-                f" '{device[1]}'; each must have its own"
+                f" '{device[1]}'; each must have its own",
+                code=ErrorCode.BAD_SETTING,
             )
         seen[device] = camera.name
 
@@ -148,7 +156,7 @@ def _driver(table: TomlTable, known: Mapping[str, str]) -> str:
     try:
         require_driver(name, known)
     except CapexError as error:
-        raise CapexError(f"{table.path}: {table.of}.driver: {error}") from None
+        raise CapexError(f"{table.path}: {table.of}.driver: {error}", code=error.code) from None
     return name
 
 
@@ -284,11 +292,17 @@ def _require_inside(path: Path, arm: ArmEntry, what: str, pose: Pose, guard: Gua
     place = f"{path}: the {what} of arm '{arm.name}' is at {[float(v) for v in at]} m"
     if not inside(at, box):
         ends = f"{list(box.lower_m)} to {list(box.upper_m)}"
-        raise CapexError(f"{place}, outside the guard's workspace {ends}; it must lie inside")
+        raise CapexError(
+            f"{place}, outside the guard's workspace {ends}; it must lie inside",
+            code=ErrorCode.BAD_SETTING,
+        )
     tilt_deg = math.degrees(tilt_rad(pose.rotation))
     if tilt_deg > guard.max_tilt_deg + 1e-6:
         most = f"max_tilt_deg is {guard.max_tilt_deg:g}"
-        raise CapexError(f"{place} and tilts by {tilt_deg:.0f} deg from straight down; {most}")
+        raise CapexError(
+            f"{place} and tilts by {tilt_deg:.0f} deg from straight down; {most}",
+            code=ErrorCode.BAD_SETTING,
+        )
     floor_m, hull = guard.floor(arm.name), hull_of(guard.hand(arm.name))
     gaps = hull.gaps_m(floor_m, guard.keep_out, at[None], pose.rotation[None])[0]
     for row, name in enumerate(
@@ -299,7 +313,10 @@ def _require_inside(path: Path, arm: ArmEntry, what: str, pose: Pose, guard: Gua
     ):
         if gaps[row].min() < -1e-9:
             part = hull.names[int(gaps[row].argmin())]
-            raise CapexError(f"{place}, with its {part} {name}; it must be clear of it")
+            raise CapexError(
+                f"{place}, with its {part} {name}; it must be clear of it",
+                code=ErrorCode.BAD_SETTING,
+            )
 
 
 def inside(point_m: Array, box: Box) -> bool:
@@ -330,12 +347,14 @@ def _tasks(tables: TomlTable, control_hz: float) -> dict[str, RigTask]:
         table = tables.table(name)
         if not NAME.fullmatch(name):
             raise CapexError(
-                f"{tables.path}: a task has the name '{name}'; it must be made of {NAME_WORDS}"
+                f"{tables.path}: a task has the name '{name}'; it must be made of {NAME_WORDS}",
+                code=ErrorCode.BAD_SETTING,
             )
         if table.given("seconds") == table.given("steps"):
             both = "has both" if "steps" in table.values else "has neither"
             raise CapexError(
-                f"{tables.path}: {table.of} {both} of seconds and steps; it must have one limit"
+                f"{tables.path}: {table.of} {both} of seconds and steps; it must have one limit",
+                code=ErrorCode.BAD_SETTING,
             )
         by_time = "seconds" in table.values
         steps = round(table.number("seconds") * control_hz) if by_time else table.whole("steps")
@@ -351,5 +370,8 @@ def _tasks(tables: TomlTable, control_hz: float) -> dict[str, RigTask]:
         )
         table.end()
     if not tasks:
-        raise CapexError(f"{tables.path}: there is no task; it must have at least one table")
+        raise CapexError(
+            f"{tables.path}: there is no task; it must have at least one table",
+            code=ErrorCode.MISSING_SETTING,
+        )
     return tasks

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.rigs.drivers import Camera, RigClock
 from capex.rigs.link import RigLink
 from capex.rigs.rigfile import RigFile
@@ -53,7 +53,8 @@ def borrow(rig: RigFile, opener: Opener) -> OpenRig:
     shared = _OPEN[key]
     if shared.rig is not rig:
         raise CapexError(
-            f"{rig.path} has changed while its rig is open; close its environments, or restart"
+            f"{rig.path} has changed while its rig is open; close its environments, or restart",
+            code=ErrorCode.IN_USE,
         )
     shared.users += 1
     return shared.open
@@ -108,22 +109,26 @@ def _require_agreement(rig: RigFile, opened: OpenRig) -> None:
         if abs(facts.max_opening_m - arm.max_opening_m) > OPENING_AGREES_M:
             raise CapexError(
                 f"{rig.path}: arms '{arm.name}'.max_opening_m is {arm.max_opening_m:g}; the arm"
-                f" itself says {facts.max_opening_m:g}"
+                f" itself says {facts.max_opening_m:g}",
+                code=ErrorCode.MISMATCH,
             )
         if arm.joints not in (0, len(facts.joint_names)):
             raise CapexError(
                 f"{rig.path}: arms '{arm.name}'.joints is {arm.joints}; the arm has"
-                f" {len(facts.joint_names)}; without it they are no part of the state"
+                f" {len(facts.joint_names)}; without it they are no part of the state",
+                code=ErrorCode.MISMATCH,
             )
         if arm.senses_force and not facts.senses_force:
             raise CapexError(
                 f"{rig.path}: arms '{arm.name}'.senses_force is true; the arm measures no forces,"
-                " so it must be false"
+                " so it must be false",
+                code=ErrorCode.MISMATCH,
             )
     for camera in rig.cameras:
         size = tuple(opened.cameras[camera.name].size)
         if size != camera.size:
             raise CapexError(
                 f"{rig.path}: cameras '{camera.name}'.size is {list(camera.size)}; the camera"
-                f" itself delivers {list(size)}"
+                f" itself delivers {list(size)}",
+                code=ErrorCode.MISMATCH,
             )

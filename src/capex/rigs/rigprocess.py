@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.processes import set_niceness
 from capex.rigs.arm_controller import ArmUnit
 from capex.rigs.controller import Keeper
@@ -143,7 +143,7 @@ class _Server:
             self._stops.faulted(error)
             answer = ("fault", error)
         except CapexError as error:
-            answer = ("refused", str(error))
+            answer = ("refused", (str(error), error.code))
         except _Ends:
             raise
         except Exception as error:  # the arms are held, whatever is wrong in here
@@ -195,7 +195,8 @@ def make_clock(rig: RigFile) -> RigClock:
     if give is None:
         raise CapexError(
             f"{rig.path}: clock is \"lock-step\", but the driver '{entry.driver}' is of a real"
-            ' arm; it must be "real"'
+            ' arm; it must be "real"',
+            code=ErrorCode.BAD_SETTING,
         )
     clock: RigClock = give(dict(entry.options))
     return clock
@@ -209,7 +210,7 @@ def main() -> None:
         server = _Server(pipe, rig)
     except CapexError as error:
         is_fault = isinstance(error, RigFault)
-        pipe.send(("fault", error) if is_fault else ("refused", str(error)))
+        pipe.send(("fault", error) if is_fault else ("refused", (str(error), error.code)))
         return
     except Exception as error:
         traceback.print_exc()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError, closest_first
+from capex.errors import CapexError, ErrorCode, closest_first
 from capex.pose import DOWN, FORWARD, Array, Pose, euler_to_matrix, quaternion_matrix
 
 ORIENTATIONS = {"down": DOWN, "forward": FORWARD}
@@ -25,9 +25,13 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CapexError(f"the {what} {path} cannot be read: {reason}") from None
+        raise CapexError(
+            f"the {what} {path} cannot be read: {reason}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
     except tomllib.TOMLDecodeError as error:
-        raise CapexError(f"the {what} {path} is not TOML: {error}") from None
+        raise CapexError(
+            f"the {what} {path} is not TOML: {error}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
 
 
 class TomlTable:
@@ -37,13 +41,19 @@ class TomlTable:
         self.path, self.of = path, of
         self._asked: list[str] = []
         if not isinstance(values, Mapping):
-            raise CapexError(f"{path}: {of} is {values!r}; it must be a table of keys")
+            raise CapexError(
+                f"{path}: {of} is {values!r}; it must be a table of keys",
+                code=ErrorCode.BAD_SETTING,
+            )
         self.values = values
 
     def wrong(self, key: str, right: str) -> CapexError:
         """The error for a key whose value is not right, or is not there."""
         given = f"is {self.values[key]!r}" if key in self.values else "is missing"
-        return CapexError(f"{self.path}: {self._named(key)} {given}; it must be {right}")
+        return CapexError(
+            f"{self.path}: {self._named(key)} {given}; it must be {right}",
+            code=ErrorCode.BAD_SETTING,
+        )
 
     def _named(self, key: str) -> str:
         return f"{self.of}.{key}" if self.of else key
@@ -59,7 +69,10 @@ class TomlTable:
             if key not in self._asked:
                 valid = ", ".join(closest_first(key, set(self._asked)))
                 of = f" in {self.of}" if self.of else ""
-                raise CapexError(f"{self.path}: there is no key '{key}'{of}; valid: {valid}")
+                raise CapexError(
+                    f"{self.path}: there is no key '{key}'{of}; valid: {valid}",
+                    code=ErrorCode.UNKNOWN_NAME,
+                )
 
     def text(self, key: str, default: str | None = None) -> str:
         """A text; without a default it must be there and not be empty."""
@@ -145,7 +158,10 @@ class TomlTable:
         if len(given) > 1 or (turned and not given):
             which = " and ".join(given) or "none"
             right = "position_m and one of orientation, euler_deg and quaternion_xyzw"
-            raise CapexError(f"{self.path}: {table.of} has {which}; it must have {right}")
+            raise CapexError(
+                f"{self.path}: {table.of} has {which}; it must have {right}",
+                code=ErrorCode.BAD_SETTING,
+            )
         return Pose(position, _rotation(table, given[0]) if given else np.eye(3))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.pose import DOWN, FORWARD, Pose, angle_between, matrix_to_euler
 from capex.rigs.link import RigLink
 from capex.rigs.opening import open_arms
@@ -134,7 +134,8 @@ def wait_until_it_floats(rig: RigFile, name: str, tell: Callable[[str], None]) -
     if rig.room and not running(rig):
         raise CapexError(
             f"{rig.path} is a simulated rig that starts with each command, its arms floating; only"
-            " a real one, or a simulation that runs, has an arm that was held before"
+            " a real one, or a simulation that runs, has an arm that was held before",
+            code=ErrorCode.NOT_APPLICABLE,
         )
     (arm,) = (arm for arm in rig.arms if arm.name == name)
     alone = replace(rig, arms=(arm,))
@@ -142,7 +143,8 @@ def wait_until_it_floats(rig: RigFile, name: str, tell: Callable[[str], None]) -
         if not link.facts[name].floats:
             raise CapexError(
                 f"the driver '{arm.driver}' of arm {name} knows no way to make it float;"
-                " only an arm that floats when its program begins (a YAM) can be"
+                " only an arm that floats when its program begins (a YAM) can be",
+                code=ErrorCode.UNSUPPORTED,
             )
         tell(f"{name}: {link.facts[name].by_hand}.")
         with contextlib.suppress(RigFault):

@@ -6,7 +6,7 @@ import importlib
 import socket
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 INSTALL = 'pip install "capex[ray]"'
 CONNECT_S = 10.0
@@ -17,7 +17,10 @@ def import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ModuleNotFoundError:
-        raise CapexError(f"--ray needs the package ray; install it with {INSTALL}") from None
+        raise CapexError(
+            f"--ray needs the package ray; install it with {INSTALL}",
+            code=ErrorCode.MISSING_PACKAGE,
+        ) from None
 
 
 class Cluster:
@@ -30,7 +33,8 @@ class Cluster:
         if address.startswith("ray://"):
             raise CapexError(
                 f"--ray {address} is a client's address; run the command on a node of the cluster"
-                " and write --ray auto"
+                " and write --ray auto",
+                code=ErrorCode.BAD_SETTING,
             )
         self._joined = not self.ray.is_initialized()
         try:
@@ -45,7 +49,8 @@ class Cluster:
         except (OSError, ValueError, RuntimeError) as error:
             raise CapexError(
                 f"--ray {address}: no cluster could be reached ({error}); start one with `ray"
-                " start --head`"
+                " start --head`",
+                code=ErrorCode.NOT_AVAILABLE,
             ) from None
 
     def close(self) -> None:

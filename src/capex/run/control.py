@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from capex.errors import CapexError, DamagedFile, UnknownName
+from capex.errors import CapexError, DamagedFile, ErrorCode, UnknownName
 from capex.run.files import now, read_json, remove_leftovers, write_json
 from capex.untrusted import is_plain
 
@@ -30,7 +30,7 @@ def request(run: Path, kind: Kind, by: str) -> None:
     if kind not in KINDS:
         raise UnknownName("request", kind, KINDS)
     if not by.strip():
-        raise CapexError("a request needs a name: `by` is required")
+        raise CapexError("a request needs a name: `by` is required", code=ErrorCode.PERSON_NEEDED)
     (run / REQUESTS).mkdir(exist_ok=True)
     write_json(_file(run, kind), {"by": by.strip(), "at": now()})
 

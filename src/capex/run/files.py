@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows: a run then has no guard against a second process
     fcntl = None  # type: ignore[assignment]
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.untrusted import read_bytes
 from capex.untrusted import read_json as read_json
 
@@ -136,7 +136,10 @@ def whole_folder(target: Path) -> Iterator[Path]:
     What killed processes left half-written beside it is removed first.
     """
     if target.exists():
-        raise CapexError(f"{target} exists already; choose another --out or remove it")
+        raise CapexError(
+            f"{target} exists already; choose another --out or remove it",
+            code=ErrorCode.ALREADY_EXISTS,
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f"{TEMPORARY}*-{glob.escape(target.name)}"):
         process = writer_of(leftover)

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TypeVar
 
 from capex import worlds
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, ErrorCode
 from capex.processes import Worker, spawn
 
 Job = TypeVar("Job")
@@ -36,7 +36,9 @@ def run_jobs(
     so does one whose process dies. Any other exception is a bug and is raised.
     """
     if parallel < 1:
-        raise CapexError(f"--parallel is {parallel}; it must be at least 1")
+        raise CapexError(
+            f"--parallel is {parallel}; it must be at least 1", code=ErrorCode.BAD_SETTING
+        )
     if parallel == 1 and not fresh:
         for index, job in enumerate(jobs):
             try:
@@ -96,7 +98,7 @@ class Lane:
     def _run(self, work: Callable[[Job], Result], job: Job) -> Result:
         with self._lock:
             if self._closed:
-                raise CapexError("the job was not begun")
+                raise CapexError("the job was not begun", code=ErrorCode.WORKER_DIED)
             self._worker = start(work, daemon=False)
         try:
             self._worker.pipe.send(job)
@@ -122,8 +124,8 @@ def _serve(pipe: Connection, work: Callable[[Job], Result]) -> None:
             job = pipe.recv()
             try:
                 answer: tuple[str, object] = ("result", work(job))
-            except CapexError as error:  # others may not survive the journey
-                answer = ("error", error if type(error) is DamagedFile else CapexError(str(error)))
+            except CapexError as error:
+                answer = ("error", error)
             except Exception:
                 answer = ("bug", traceback.format_exc())
             pipe.send(answer)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 try:
     import resource
@@ -85,5 +85,6 @@ def allow_handles(needed: int) -> None:
     if not allowed:
         raise CapexError(
             f"so many chains and slots need about {needed:,} open files, and this system allows"
-            f" {hard:,}; take fewer --slots or tasks, or raise the limit (ulimit -Hn)"
+            f" {hard:,}; take fewer --slots or tasks, or raise the limit (ulimit -Hn)",
+            code=ErrorCode.NOT_AVAILABLE,
         )

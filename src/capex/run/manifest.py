@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from capex import codec
 from capex.codec import Count
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.method.context import NO_LIMITS, Limits
 from capex.method.presets import MethodSettings
 from capex.models import ChatSettings, Sampling
@@ -150,7 +150,8 @@ def require_format(run_dir: Path, data: Mapping[str, Any]) -> None:
     found = data.get("format", 1)
     if found != FORMAT:
         raise CapexError(
-            f"{run_dir} was written in format {found}; this version reads format {FORMAT}"
+            f"{run_dir} was written in format {found}; this version reads format {FORMAT}",
+            code=ErrorCode.WRONG_CONTENT,
         )
 
 

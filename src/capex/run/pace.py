@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import lock
 from capex.untrusted import loads, no_links
 
@@ -70,7 +70,9 @@ class Pace:
         try:
             with open(self._path, "a+", encoding="ascii", opener=no_links) as file:
                 if not lock(file, patience_s=LOCK_S):
-                    raise CapexError(f"{self._path} is held by another process; {UNSENT}")
+                    raise CapexError(
+                        f"{self._path} is held by another process; {UNSENT}", code=ErrorCode.IN_USE
+                    )
                 file.seek(0)
                 now = self._clock()
                 sent = [row for row in _rows(file.read()) if now - MINUTE_S < row[0] <= now]
@@ -82,7 +84,8 @@ class Pace:
                     file.write(json.dumps(sent))
         except OSError as error:
             raise CapexError(
-                f"{self._path} cannot be written ({error.strerror}); {UNSENT}"
+                f"{self._path} cannot be written ({error.strerror}); {UNSENT}",
+                code=ErrorCode.CANNOT_WRITE,
             ) from error
         return result
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.codec import Count, Line, decode_lines, encoded_line
-from capex.errors import BudgetExceeded, CapexError, DamagedFile, Unsupported
+from capex.errors import BudgetExceeded, CapexError, DamagedFile, ErrorCode, Unsupported
 from capex.models import NO_TOKENS, Usage
 from capex.run.files import bytes_of, flush_folder
 from capex.run.pace import PACE, Pace, Rate, Turn
@@ -275,7 +275,9 @@ class Spend:
             except FileNotFoundError:
                 if self._read:
                     raise CapexError(
-                        f"{self.path} is gone, and with it what the campaign has spent; put it back"
+                        f"{self.path} is gone, and with it what the campaign has spent; put it"
+                        " back",
+                        code=ErrorCode.SPENT_UNKNOWN,
                     ) from None
 
     @contextlib.contextmanager
@@ -304,7 +306,8 @@ class Spend:
                 self._flush(file, end)
         except OSError as error:
             raise CapexError(
-                f"{self.path} cannot be written ({error.strerror}); no request is sent without it"
+                f"{self.path} cannot be written ({error.strerror}); no request is sent without it",
+                code=ErrorCode.SPENT_UNKNOWN,
             ) from error
 
     def _flush(self, file: FileIO, end: int) -> None:
@@ -332,7 +335,8 @@ class Spend:
         if os.fstat(file.fileno()).st_size < self._read:
             raise CapexError(
                 f"{self.path} has shrunk, so what the campaign has spent is not known; put the"
-                " whole file back"
+                " whole file back",
+                code=ErrorCode.SPENT_UNKNOWN,
             )
         file.seek(self._read)
         torn = b""
@@ -341,7 +345,8 @@ class Spend:
             if len(torn) > LINE_MOST:
                 raise CapexError(
                     f"{self.path} is damaged at byte {self._read}: a line has more than"
-                    f" {LINE_MOST:,} bytes; put the whole file back"
+                    f" {LINE_MOST:,} bytes; put the whole file back",
+                    code=ErrorCode.SPENT_UNKNOWN,
                 )
             for line, row in zip(lines, _parsed(lines), strict=True):
                 try:
@@ -351,7 +356,8 @@ class Spend:
                     raise CapexError(
                         f"{self.path} is damaged at byte {self._read}: {fault}; put the whole file"
                         f" back, or let `capex repair {self.path.parent}` enter what the records"
-                        " hold"
+                        " hold",
+                        code=ErrorCode.SPENT_UNKNOWN,
                     ) from None
                 self._read += len(line) + 1
         return len(torn)

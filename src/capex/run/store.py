@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import codec
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.pose import Array
 from capex.run.files import (
     TEMPORARY,
@@ -103,7 +103,8 @@ class Chain:
             return set(codec.from_json(read_json(asked_file), AskedStarts).starts)
         except ValueError:
             raise CapexError(
-                f"{asked_file} does not hold a list of starts; delete it and run the command again"
+                f"{asked_file} does not hold a list of starts; delete it and run the command again",
+                code=ErrorCode.DAMAGED_FILE,
             ) from None
 
     def begin(self, index: int) -> EpisodeWriter:
@@ -172,13 +173,15 @@ class Chain:
             if not lock(owner):
                 raise CapexError(
                     f"{self.path} is being written by another process; wait for it or choose"
-                    " another --out"
+                    " another --out",
+                    code=ErrorCode.IN_USE,
                 )
             with open(self.path / WRITERS, "a", encoding="ascii", opener=no_links) as writers:
                 if not lock(writers, patience_s=ORPHANS_S):
                     raise CapexError(
                         f"{self.path} is still being written by a worker of a killed command; wait"
-                        " for its end"
+                        " for its end",
+                        code=ErrorCode.IN_USE,
                     )
             yield
 
@@ -314,7 +317,8 @@ def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> R
         changed = sorted(k for k in {*wanted, *held} if held.get(k) != wanted.get(k))
         raise CapexError(
             f"{path} holds a run with other settings ({', '.join(changed)} differ); choose"
-            " another --out or repeat its settings"
+            " another --out or repeat its settings",
+            code=ErrorCode.OTHER_SETTINGS,
         )
     return run
 
@@ -326,7 +330,8 @@ def create_run(path: Path, manifest: Manifest, gl_backend: str = "") -> Run:
     leftovers = f"{TEMPORARY}*"
     if path.exists() and (not path.is_dir() or any(not p.match(leftovers) for p in path.iterdir())):
         raise CapexError(
-            f"{path} exists and is not a run directory (no {MANIFEST}); choose another --out"
+            f"{path} exists and is not a run directory (no {MANIFEST}); choose another --out",
+            code=ErrorCode.ALREADY_EXISTS,
         )
     path.mkdir(parents=True, exist_ok=True)
     here = fingerprint(gl_backend)
@@ -339,7 +344,9 @@ def find_run(path: Path) -> Run:
     """An existing run of this format; anything else is refused with a sentence."""
     if not (path / MANIFEST).is_file():
         raise CapexError(
-            f"{path} is not a run directory: it has no {MANIFEST}; give the folder that --out named"
+            f"{path} is not a run directory: it has no {MANIFEST}; give the folder that --out"
+            " named",
+            code=ErrorCode.WRONG_CONTENT,
         )
     with contextlib.suppress(DamagedFile):  # what is wrong with it is told by `Run.manifest`
         require_format(path, read_json(path / MANIFEST))

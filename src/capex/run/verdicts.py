@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.run.files import flush_folder
 from capex.untrusted import lines, loads, no_links
 
@@ -52,13 +52,18 @@ class Verdict:
                 raise CapexError(f"the {name} of a verdict is {value!r}; a text is right")
         if self.verdict not in get_args(Word):
             valid = ", ".join(get_args(Word))
-            raise CapexError(f"a verdict is '{self.verdict}'; valid: {valid}")
+            raise CapexError(
+                f"a verdict is '{self.verdict}'; valid: {valid}", code=ErrorCode.UNKNOWN_NAME
+            )
         if not self.by.strip():
-            raise CapexError("a verdict needs a name: say who judges")
+            raise CapexError("a verdict needs a name: say who judges", code=ErrorCode.PERSON_NEEDED)
         broken = self.reason.startswith(BROKEN) and self.reason.removeprefix(BROKEN).strip()
         if self.reason and self.reason not in REASONS and not broken:
             valid = f"{', '.join(REASONS)}, {BROKEN}RULE"
-            raise CapexError(f"a verdict's reason is '{self.reason}'; valid: {valid}, or none")
+            raise CapexError(
+                f"a verdict's reason is '{self.reason}'; valid: {valid}, or none",
+                code=ErrorCode.UNKNOWN_NAME,
+            )
 
 
 def append_verdict(episode_dir: Path, verdict: Verdict, *, second: bool = False) -> None:
@@ -67,7 +72,7 @@ def append_verdict(episode_dir: Path, verdict: Verdict, *, second: bool = False)
     if second:
         held = read_opinions(episode_dir).get(verdict.by)
     if verdict.verdict == "undo" and held is None:
-        raise CapexError(f"{episode_dir} has no verdict to take back")
+        raise CapexError(f"{episode_dir} has no verdict to take back", code=ErrorCode.WRONG_ORDER)
     file = OPINIONS if second else VERDICTS
     path = episode_dir / file
     text = json.dumps(asdict(verdict), ensure_ascii=False) + "\n"
@@ -81,7 +86,10 @@ def append_verdict(episode_dir: Path, verdict: Verdict, *, second: bool = False)
     flush_folder(episode_dir)
     held_now = read_verdicts(episode_dir, file)
     if not held_now or held_now[-1] != verdict:
-        raise CapexError(f"the verdict could not be read back from {path}; give it again")
+        raise CapexError(
+            f"the verdict could not be read back from {path}; give it again",
+            code=ErrorCode.CANNOT_WRITE,
+        )
 
 
 def read_verdicts(episode_dir: Path, file: str = VERDICTS) -> list[Verdict]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from capex import codec
 from capex.codec import Amount as Seconds
 from capex.codec import Count
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.models import LedgerTotals
 from capex.pose import Array
 from capex.run import live
@@ -98,7 +98,10 @@ class EpisodeWriter:
     def __init__(self, chain: Chain, index: int):
         self._chain, self._index = chain, index
         if chain.episode(index).exists():
-            raise CapexError(f"{chain.episode(index)} exists already; an episode is written once")
+            raise CapexError(
+                f"{chain.episode(index)} exists already; an episode is written once",
+                code=ErrorCode.ALREADY_EXISTS,
+            )
         chain.episodes_path.mkdir(parents=True, exist_ok=True)
         self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
         if self.folder.is_dir():  # what a failing disk made an attempt of this process leave

@@ -21,7 +21,7 @@ from capex.campaign.demonstrators import STUDENT, method_without_model
 from capex.campaign.engines import Campaign
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
 from capex.campaign.settings import OPTIONS, Settings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.episode import Demonstrator
 from capex.run import LoadedRun
 from capex.run.store import Run, open_run
@@ -96,14 +96,18 @@ def _identified(jobs: Sequence[Rollouts]) -> tuple[Spec, dict[str, RolloutPlan]]
     for job in jobs:
         spec, plan = identify(job)
         if plan.arm in plans:
-            raise CapexError(f"two policies are called {plan.arm}; name one of them with --arm")
+            raise CapexError(
+                f"two policies are called {plan.arm}; name one of them with --arm",
+                code=ErrorCode.CONFLICTING_SETTINGS,
+            )
         specs.append(spec)
         plans[plan.arm] = plan
     shared = {(spec.name, job.starts, job.out) for spec, job in zip(specs, jobs, strict=True)}
     if len(shared) != 1:
         names = ", ".join(sorted({spec.name for spec in specs}))
         raise CapexError(
-            f"policies take turns on one task, on the same starts and into one run; given: {names}"
+            f"policies take turns on one task, on the same starts and into one run; given: {names}",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     return specs[0], plans
 

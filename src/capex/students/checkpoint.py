@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import TEMPORARY, read_json, whole_folder, write_json
 from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
@@ -67,7 +67,8 @@ def restore(path: Path, trainer: Trainer) -> None:
         value = saved.get(f"state.{k}")
         if value is None or value.shape != tensor.shape:
             raise CapexError(
-                f"{path} does not belong to this training: its state differs; choose another --out"
+                f"{path} does not belong to this training: its state differs; choose another --out",
+                code=ErrorCode.OTHER_SETTINGS,
             )
         tensor.copy_(value)
     trainer.step = int(trainer.done)
@@ -83,7 +84,8 @@ def require_same(path: Path, spec: PolicySpec) -> None:
     changed += [k for k in SAME_TRAINING if old["training"].get(k) != new["training"].get(k)]
     if changed:
         raise CapexError(
-            f"the dataset has changed since {path} was written; train into another --out"
+            f"the dataset has changed since {path} was written; train into another --out",
+            code=ErrorCode.OTHER_SETTINGS,
         )
 
 
@@ -119,7 +121,8 @@ def find(path: Path) -> Path:
     if not written:
         raise CapexError(
             f"{path} holds no policy; give the folder that `capex train --out` named, or one of its"
-            " checkpoints"
+            " checkpoints",
+            code=ErrorCode.WRONG_CONTENT,
         )
     return path_of(path, written[-1])
 
@@ -147,7 +150,8 @@ def require_fit(where: str, spec: PolicySpec, weights: Mapping[str, Tensor]) -> 
     except RuntimeError as error:
         raise CapexError(
             f"{where}: no network of this description can be built ({error}); use another"
-            " checkpoint"
+            " checkpoint",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
     given = {name: tuple(t.shape) for name, t in weights.items()}
     for name in sorted({*needed, *given}):
@@ -158,12 +162,14 @@ def require_fit(where: str, spec: PolicySpec, weights: Mapping[str, Tensor]) -> 
             )
             raise CapexError(
                 f"{where}: the weights do not fit the network; '{name}' is {there} in the file and"
-                f" {right} in the network"
+                f" {right} in the network",
+                code=ErrorCode.UNREADABLE_FILE,
             )
     broken = [name for name, t in weights.items() if not bool(t.float().isfinite().all())]
     if broken:
         raise CapexError(
-            f"{where} holds weights that are not finite ('{broken[0]}'); use another checkpoint"
+            f"{where} holds weights that are not finite ('{broken[0]}'); use another checkpoint",
+            code=ErrorCode.UNREADABLE_FILE,
         )
 
 
@@ -173,10 +179,13 @@ def read_spec(folder: Path) -> PolicySpec:
     try:
         return PolicySpec.from_json(read_json(path))
     except CapexError as error:
-        raise CapexError(f"{folder} holds no policy that can be used: {error}") from None
+        raise CapexError(
+            f"{folder} holds no policy that can be used: {error}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
     except FAULTS as error:
         raise CapexError(
-            f"{path} describes no policy ({type(error).__name__}: {error}); use another checkpoint"
+            f"{path} describes no policy ({type(error).__name__}: {error}); use another checkpoint",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
 
 
@@ -190,5 +199,6 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise CapexError(
-            f"{path} cannot be read as .safetensors ({error}); use another file"
+            f"{path} cannot be read as .safetensors ({error}); use another file",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 
 def embed(folder: Path, instructions: Sequence[str]) -> dict[str, npt.NDArray[np.float32]]:
@@ -31,7 +31,8 @@ def _load(folder: Path) -> tuple[Any, Any]:
     except ImportError:
         raise CapexError(
             f"{folder} is a folder of weights, which needs the package transformers; or give a file"
-            " of embeddings"
+            " of embeddings",
+            code=ErrorCode.MISSING_PACKAGE,
         ) from None
     try:
         tokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
@@ -41,5 +42,8 @@ def _load(folder: Path) -> tuple[Any, Any]:
     except Exception as error:
         # A foreign folder may fail in many ways; all of them mean the same to the user.
         why = (str(error) or type(error).__name__).splitlines()[0]
-        raise CapexError(f"{folder} holds no CLIP text model with its tokenizer ({why})") from None
+        raise CapexError(
+            f"{folder} holds no CLIP text model with its tokenizer ({why})",
+            code=ErrorCode.WRONG_CONTENT,
+        ) from None
     return tokenizer, model.float().eval()

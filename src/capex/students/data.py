@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.run.files import read_json, write_json
 from capex.run.steps import read_arrays
 from capex.untrusted import damage, opened, picture, require_plain_tree
@@ -109,7 +109,9 @@ def load(
     dataset whose motions are most alike.
     """
     if not datasets:
-        raise CapexError("no dataset was given; name one folder or several")
+        raise CapexError(
+            "no dataset was given; name one folder or several", code=ErrorCode.MISSING_SETTING
+        )
     packs = [open_pack(path) for path in datasets]
     packs = [replace(p, episodes=_chosen(p, task, only)) for p in packs]
     if drop_still:
@@ -124,13 +126,15 @@ def load(
             if mine != theirs:
                 raise CapexError(
                     f"{path} has {what} {_short(mine)} and {datasets[0]} {_short(theirs)}; datasets"
-                    " trained together must agree"
+                    " trained together must agree",
+                    code=ErrorCode.MISMATCH,
                 )
         if pack.images[0].shape[1:] != first.images[0].shape[1:]:
             mine, theirs = pack.images[0].shape[2:4], first.images[0].shape[2:4]
             raise CapexError(
                 f"{path} has images {mine[1]}x{mine[0]} and {datasets[0]} {theirs[1]}x{theirs[0]};"
-                " export both at one size"
+                " export both at one size",
+                code=ErrorCode.MISMATCH,
             )
     return _joined(packs)
 
@@ -151,7 +155,8 @@ def _open_pack(path: Path) -> Demonstrations:
     if not (path / "meta" / "info.json").is_file():
         raise CapexError(
             f"{path} is no dataset: it has no meta/info.json; give a folder that `capex export"
-            " --format lerobot` wrote"
+            " --format lerobot` wrote",
+            code=ErrorCode.WRONG_CONTENT,
         )
     pack, of = path / FRAMES_FOLDER, _fingerprint(path)
     if (pack / "pack.json").is_file() and read_json(pack / "pack.json").get("of") == of:
@@ -186,13 +191,15 @@ def write_pack(
             if frame.shape != images.shape[1:]:
                 raise CapexError(
                     f"frame {count - 1} has images {frame.shape} and the ones before"
-                    f" {images.shape[1:]}; one size is needed"
+                    f" {images.shape[1:]}; one size is needed",
+                    code=ErrorCode.DAMAGED_FILE,
                 )
             images[count - 1] = frame
         if images is None or count != len(states):
             raise CapexError(
                 f"{folder.parent} holds {count} frames of images and {len(states)} rows of numbers;"
-                " they must agree"
+                " they must agree",
+                code=ErrorCode.DAMAGED_FILE,
             )
         images.flush()
         finish_pack(neighbour, head, states, actions, episodes)
@@ -221,7 +228,8 @@ def _read_pack(folder: Path) -> Demonstrations:
     if head.get("format") != FORMAT:
         raise CapexError(
             f"{folder} is a pack of format {head.get('format')}; this version reads {FORMAT}:"
-            " delete it and it is made again"
+            " delete it and it is made again",
+            code=ErrorCode.WRONG_CONTENT,
         )
     table = read_arrays(folder / "table.npz")
     states, actions = table["states"], table["actions"]
@@ -350,26 +358,32 @@ def most_alike(pack: Demonstrations, count: int) -> tuple[Demonstration, ...]:
 
 def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:
     if not pack.episodes:
-        raise CapexError(f"{path} holds no episode that was asked for; export at least one success")
+        raise CapexError(
+            f"{path} holds no episode that was asked for; export at least one success",
+            code=ErrorCode.NO_DATA,
+        )
     for what in ("state", "action"):
         values, names = getattr(pack, f"{what}s"), getattr(pack, f"{what}_names")
         for row, column in np.argwhere(~np.isfinite(values)):
             raise CapexError(
                 f"{path}: {what} '{names[column]}' of frame {pack.rows[row]} is"
-                f" {values[row, column]}; every number must be finite"
+                f" {values[row, column]}; every number must be finite",
+                code=ErrorCode.DAMAGED_FILE,
             )
     for k, e in enumerate(pack.episodes):
         if e.end - e.begin < window:
             raise CapexError(
                 f"{path}: episode {k} has {e.end - e.begin} frames and the policy looks {window}"
-                " ahead; leave it out"
+                " ahead; leave it out",
+                code=ErrorCode.NO_DATA,
             )
     missing = [k for k, e in enumerate(pack.episodes) if not (e.trusted or uncertified)]
     if missing:
         raise CapexError(
             f"{path}: {len(missing)} of {len(pack.episodes)} episodes have no certificate (first:"
             f" episode {missing[0]}); run `capex certify` and export again, or allow them with"
-            " --uncertified"
+            " --uncertified",
+            code=ErrorCode.NOT_PERMITTED,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.students.settings import Precision
 
 
@@ -21,21 +21,32 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         valid = "auto, cpu, cuda, cuda:1, mps"
-        raise CapexError(f"--device: there is no device '{name}'; valid: {valid}") from None
+        raise CapexError(
+            f"--device: there is no device '{name}'; valid: {valid}", code=ErrorCode.UNKNOWN_NAME
+        ) from None
     if device.type not in ("cpu", "cuda", "mps"):
-        raise CapexError(f"--device {name}: students run on cpu, cuda and mps")
+        raise CapexError(
+            f"--device {name}: students run on cpu, cuda and mps", code=ErrorCode.UNKNOWN_NAME
+        )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise CapexError("--device mps: torch sees no Apple GPU here; use --device cpu")
+        raise CapexError(
+            "--device mps: torch sees no Apple GPU here; use --device cpu",
+            code=ErrorCode.NOT_AVAILABLE,
+        )
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():
         raise CapexError(
             f"--device {name}: torch sees no CUDA device here; use --device cpu, or install a CUDA"
-            " build of torch"
+            " build of torch",
+            code=ErrorCode.NOT_AVAILABLE,
         )
     index, count = device.index or 0, torch.cuda.device_count()
     if index >= count:
-        raise CapexError(f"--device {name}: there are {count} CUDA devices here, counted from 0")
+        raise CapexError(
+            f"--device {name}: there are {count} CUDA devices here, counted from 0",
+            code=ErrorCode.NOT_AVAILABLE,
+        )
     return torch.device("cuda", index)
 
 
@@ -56,7 +67,8 @@ def working_dtype(precision: Precision, device: torch.device) -> torch.dtype:
         raise CapexError(
             "setting precision is bf16 and the device is a CPU, where bf16 may not work (some CPUs"
             " list instructions that they are not granted); leave it out or use --set"
-            " precision=fp32"
+            " precision=fp32",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     rounded = precision == "bf16" or (precision == "auto" and device.type == "cuda")
     return torch.bfloat16 if rounded else torch.float32

@@ -20,7 +20,7 @@ from typing import Any
 from capex import worlds
 from capex.campaign import world_files
 from capex.campaign.names import parse_names, start_text
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.context import EpisodeContext
 from capex.method.episode import Episode
 from capex.method.memory import Memory
@@ -77,7 +77,8 @@ def evaluate(
     if world.success != "world":
         raise CapexError(
             f"success in {job.name} is judged by a person, who stands beside each rollout; use"
-            " `capex evaluate` or capex.students.attended.roll_out"
+            " `capex evaluate` or capex.students.attended.roll_out",
+            code=ErrorCode.PERSON_NEEDED,
         )
     about = describe(job, folder, spec, job.horizon or world.horizon)
     chain = open_run(job.out, {"command": "evaluate"}).chain(
@@ -165,11 +166,12 @@ def require_possible(world: Spec, starts: Iterable[int], horizon: int, flags: st
     for index in sorted(starts, reverse=True):
         if not world.has_start(index):
             none = f"{flags}starts: start {start_text(index)} does not exist in {world.name}"
-            raise CapexError(f"{none}; valid: {world.valid_starts}")
+            raise CapexError(f"{none}; valid: {world.valid_starts}", code=ErrorCode.UNKNOWN_START)
     if not 0 <= horizon <= world.horizon:
         raise CapexError(
             f"{flags}horizon is {horizon}; {world.name} has {world.horizon} steps, and 0 means all"
-            " of them"
+            " of them",
+            code=ErrorCode.BAD_SETTING,
         )
 
 
@@ -195,7 +197,8 @@ def _opened(job: Rollouts) -> tuple[Path, ActorSpec, Spec]:
     folder, spec = _policy_of(job)
     if len(parse_names(job.name)) != 1:
         raise CapexError(
-            f"'{job.name}' names several tasks; a policy is evaluated on one at a time"
+            f"'{job.name}' names several tasks; a policy is evaluated on one at a time",
+            code=ErrorCode.BAD_SETTING,
         )
     return folder, spec, _check(job, spec)
 
@@ -208,7 +211,8 @@ def _policy_of(job: Rollouts) -> tuple[Path, ActorSpec]:
         return folder, lerobot_checkpoint.read_spec(folder, job.dataset, version)
     if job.python or job.dataset is not None:
         raise CapexError(
-            "--python and --dataset belong to a policy of LeRobot's; name it as lerobot:FOLDER"
+            "--python and --dataset belong to a policy of LeRobot's; name it as lerobot:FOLDER",
+            code=ErrorCode.NOT_APPLICABLE,
         )
     folder = checkpoint.find(job.checkpoint)
     return folder, checkpoint.read_spec(folder)
@@ -277,25 +281,31 @@ def _check(job: Rollouts, spec: ActorSpec) -> Spec:
     if tuple(spec.action_names) != tuple(wanted):
         raise CapexError(
             f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes"
-            f" {', '.join(wanted)}; the orders must agree"
+            f" {', '.join(wanted)}; the orders must agree",
+            code=ErrorCode.MISMATCH,
         )
     if missing or not set(spec.cameras) <= set(sees):
         lacking = [*missing, *(c for c in spec.cameras if c not in sees)]
         raise CapexError(
-            f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on"
+            f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on",
+            code=ErrorCode.MISMATCH,
         )
     trained = {(w, t, i) for w, t, i, _ in spec.training.get("starts", [])}
     seen = [i for i in job.starts if (world.world, world.task, i) in trained]
     if seen and not job.allow_seen:
         raise CapexError(
             f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as"
-            " --starts 1000:1050, or add --allow-seen"
+            " --starts 1000:1050, or add --allow-seen",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     if not 0 <= job.seed <= SEED_MOST:
-        raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MOST}")
+        raise CapexError(
+            f"--seed is {job.seed}; it must be from 0 to {SEED_MOST}", code=ErrorCode.BAD_SETTING
+        )
     if job.parallel < 0:
         raise CapexError(
-            f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core"
+            f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core",
+            code=ErrorCode.BAD_SETTING,
         )
     require_name("--arm", arm_of(job, spec))
     require_possible(world, job.starts, job.horizon)
@@ -310,7 +320,8 @@ def refuse_other_student(chain: Chain, student: Mapping[str, Any]) -> None:
         if changed:
             raise CapexError(
                 f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm"
-                " or --out"
+                " or --out",
+                code=ErrorCode.OTHER_SETTINGS,
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.students import checkpoint, language, robocasa
 from capex.students.data import Demonstrations
 from capex.students.hearing import vocabulary_of
@@ -52,7 +52,9 @@ class Pretrained:
         try:
             adapted.require_sound()
         except ValueError as error:
-            raise CapexError(f"--init does not go with this dataset: {error}") from None
+            raise CapexError(
+                f"--init does not go with this dataset: {error}", code=ErrorCode.MISMATCH
+            ) from None
         weights = {name: tensor.float() for name, tensor in self.weights.items()}
         if adapted.language == "words":
             weights[WORDS] = self._words(weights, adapted)
@@ -69,7 +71,8 @@ class Pretrained:
         if self.learned_language:
             raise CapexError(
                 "--instructions names embeddings, and the policy of --init learned its own: leave"
-                " one of them out"
+                " one of them out",
+                code=ErrorCode.CONFLICTING_SETTINGS,
             )
         texts = self.instructions[: min(self.trained_on, language.COMPARED)]
         if texts:
@@ -85,7 +88,8 @@ class Pretrained:
             if new := [text for text in spec.instructions if text not in self.instructions]:
                 raise CapexError(
                     f"--init was trained with given embeddings of instructions and has none of"
-                    f" '{new[0]}'; name the file or the encoder with --instructions"
+                    f" '{new[0]}'; name the file or the encoder with --instructions",
+                    code=ErrorCode.MISMATCH,
                 )
             both = dict.fromkeys((*spec.instructions, *self.instructions))
             return {"instructions": tuple(both), "learned_language": False}
@@ -126,7 +130,8 @@ def read(
         if spec.policy != settings.policy:
             raise CapexError(
                 f"{path} is a policy of kind {spec.policy}; --policy {settings.policy} was"
-                " asked for"
+                " asked for",
+                code=ErrorCode.MISMATCH,
             )
         _require_same_inputs(path, spec, demonstrations)
         words = f"fine-tuned from a policy of ours ({spec.training.get('steps', '?')} steps)"
@@ -146,12 +151,14 @@ def read(
     if not path.is_file():
         raise CapexError(
             f"--init {path}: there is no such file or folder; give a policy of `capex train`, or"
-            " RoboCasa365's checkpoint"
+            " RoboCasa365's checkpoint",
+            code=ErrorCode.NOT_FOUND,
         )
     if not isinstance(settings, DiffusionSettings):
         raise CapexError(
             f"{path} is a file; only Diffusion Policy begins from one (RoboCasa365's checkpoint):"
-            " add --policy diffusion"
+            " add --policy diffusion",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     _require_same_numbers(path, robocasa.STATE_NAMES, robocasa.ACTION_NAMES, demonstrations)
     released = robocasa.read(path, settings, demonstrations.cameras, trust_pickle=trust_pickle)
@@ -167,7 +174,8 @@ def _mixed(path: Path, old: Settings, asked: Settings) -> Settings:
         if mine not in (theirs, f.default):
             raise CapexError(
                 f"setting {f.name} is {mine} and {path} has {theirs}; a policy that begins from it"
-                " keeps that: leave it out"
+                " keeps that: leave it out",
+                code=ErrorCode.MISMATCH,
             )
     mixed: Settings = replace(asked, **{f.name: getattr(old, f.name) for f in architecture})
     return mixed
@@ -177,14 +185,16 @@ def _require_same_inputs(path: Path, spec: PolicySpec, demonstrations: Demonstra
     if spec.cameras != demonstrations.cameras:
         raise CapexError(
             f"{path} was trained with other cameras ({', '.join(spec.cameras)}) than the dataset"
-            " has"
+            " has",
+            code=ErrorCode.MISMATCH,
         )
     _require_same_numbers(path, spec.state_names, spec.action_names, demonstrations)
     if spec.image_size != demonstrations.size:
         raise CapexError(
             "{} was trained on {}x{} images and the dataset has {}x{}".format(
                 path, *spec.image_size, *demonstrations.size
-            )
+            ),
+            code=ErrorCode.MISMATCH,
         )
 
 
@@ -202,5 +212,6 @@ def _require_same_numbers(
         if trained_with != now:
             raise CapexError(
                 f"{path} was trained with other numbers of {what}, or in another order"
-                f" ({', '.join(trained_with)}), than the dataset has ({', '.join(now)})"
+                f" ({', '.join(trained_with)}), than the dataset has ({', '.join(now)})",
+                code=ErrorCode.MISMATCH,
             )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.npz import read_npz
 
 Vectors = npt.NDArray[np.float32]
@@ -37,21 +37,23 @@ def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
     if missing:
         raise CapexError(
             f"{path} has no embedding of '{missing[0]}' ({len(missing)} of {len(instructions)} are"
-            " missing); add them to the file"
+            " missing); add them to the file",
+            code=ErrorCode.MISMATCH,
         )
     try:
         rows = [np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions]
         vectors = np.stack(rows)
     except (TypeError, ValueError) as error:
         why = f"{path} holds embeddings that are no rows of {size} numbers ({error})"
-        raise CapexError(why) from None
+        raise CapexError(why, code=ErrorCode.MISMATCH) from None
     if vectors.shape[1] != size:
         raise CapexError(
             f"{path} holds embeddings of {vectors.shape[1]} numbers; the policy takes {size}"
-            " (setting language)"
+            " (setting language)",
+            code=ErrorCode.MISMATCH,
         )
     if not np.all(np.isfinite(vectors)):
-        raise CapexError(f"{path} holds numbers that are not finite")
+        raise CapexError(f"{path} holds numbers that are not finite", code=ErrorCode.DAMAGED_FILE)
     return vectors
 
 
@@ -64,7 +66,8 @@ def require_same(path: Path, texts: Sequence[str], ours: Vectors) -> None:
     if (apart > SAME).any():
         raise CapexError(
             f"{path} gives other embeddings than the policy was trained with (of"
-            f" '{texts[int(apart.argmax())]}'); name the encoder of its training"
+            f" '{texts[int(apart.argmax())]}'); name the encoder of its training",
+            code=ErrorCode.MISMATCH,
         )
 
 
@@ -88,7 +91,9 @@ def write(path: Path, table: Mapping[str, Vectors]) -> None:
 
 def _read_file(path: Path) -> Mapping[str, npt.NDArray[Any]]:
     if not path.is_file():
-        raise CapexError(f"there is no file of instruction embeddings {path}")
+        raise CapexError(
+            f"there is no file of instruction embeddings {path}", code=ErrorCode.NOT_FOUND
+        )
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
@@ -98,18 +103,21 @@ def _read_file(path: Path) -> Mapping[str, npt.NDArray[Any]]:
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CapexError(
                 f"{path} cannot be read as .safetensors ({error}); write it in float32 with"
-                " capex.students.language.write"
+                " capex.students.language.write",
+                code=ErrorCode.UNREADABLE_FILE,
             ) from None
     try:
         arrays = read_npz(path, FILE_MAX)
     except CapexError as error:
         raise CapexError(
-            f"{path} holds no embeddings: {error}; give an .npz or a .safetensors file"
+            f"{path} holds no embeddings: {error}; give an .npz or a .safetensors file",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
     texts, rows = (arrays.get(k, np.empty(0)) for k in ("instructions", "embeddings"))
     if (texts.ndim, texts.dtype.kind, rows.shape[:-1]) != (1, "U", texts.shape):
         raise CapexError(
             f"{path} holds no embeddings: it needs the arrays 'instructions' (n texts) and"
-            " 'embeddings' (n, size)"
+            " 'embeddings' (n, size)",
+            code=ErrorCode.WRONG_CONTENT,
         )
     return dict(zip((str(t) for t in texts), rows, strict=True))

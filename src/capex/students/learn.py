@@ -23,7 +23,7 @@ from typing import Any
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.frames import open_take
 from capex.dataset.selection import Selection, find_attempts, select
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.run import Depth, load_chain
 from capex.run.files import write_bytes
 from capex.run.store import Chain, find_run
@@ -105,7 +105,10 @@ def plan_learning(job: LearnJob) -> LearnPlan:
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise CapexError(f"two runs are called {twice}; rename one, tables go by these names")
+        raise CapexError(
+            f"two runs are called {twice}; rename one, tables go by these names",
+            code=ErrorCode.CONFLICTING_SETTINGS,
+        )
     table = _study_table(job, task, names)
     study = make_study(table, job.out / "study.toml")
     require_possible(world_of(task), study.starts, study.horizon)
@@ -130,7 +133,10 @@ def export(plan: LearnPlan, tell: Callable[[str, int, int], None]) -> Iterator[s
         chosen = select(source.name, find_attempts(source.chain.path), Filters(max=most))
         if not chosen.attempts:
             reasons = sorted({row.reason for row in chosen.left_out})
-            raise CapexError(f"{source.chain.path} has no demonstration: {'; '.join(reasons)}")
+            raise CapexError(
+                f"{source.chain.path} has no demonstration: {'; '.join(reasons)}",
+                code=ErrorCode.NO_DATA,
+            )
         path = plan.dataset(source)
         told = f"{path}: {len(chosen.attempts)} demonstrations"
         how: dict[str, Any] = {"pipeline": job.pipeline, "parallel": _processes(job)}
@@ -158,14 +164,16 @@ def _require_same(path: Path, chosen: Selection, pipeline: Pipeline) -> None:
     if there != now:
         raise CapexError(
             f"{path} holds {len(there)} demonstrations and the run now gives {len(now)}, not the"
-            " same ones; choose another --out"
+            " same ones; choose another --out",
+            code=ErrorCode.OTHER_SETTINGS,
         )
     sizes = pipeline.resolve(open_take(chosen.attempts[0].summary.path).spec).sizes
     if dict.fromkeys(pack.cameras, pack.size) != sizes:
         given = ", ".join(f"{name} {width}x{height}" for name, (width, height) in sizes.items())
         raise CapexError(
             f"{path} has pictures of {pack.size[0]}x{pack.size[1]} of {', '.join(pack.cameras)};"
-            f" asked for: {given}; choose another --out"
+            f" asked for: {given}; choose another --out",
+            code=ErrorCode.OTHER_SETTINGS,
         )
 
 
@@ -175,7 +183,10 @@ def _only_task(runs: Sequence[Path]) -> str:
     named = {f"{c.world}:{c.task}" for c in chains}
     if len(named) != 1:
         given = ", ".join(sorted(named)) or "none"
-        raise CapexError(f"the runs hold several tasks or none ({given}); choose one with --task")
+        raise CapexError(
+            f"the runs hold several tasks or none ({given}); choose one with --task",
+            code=ErrorCode.MISSING_SETTING,
+        )
     return next(iter(named))
 
 
@@ -203,7 +214,8 @@ def _source(run: Path, task: str, job: LearnJob) -> Source:
     mine = [c for c in mine if c.arm in job.arms] or mine
     if len(mine) > 1:
         raise CapexError(
-            f"{run} holds demonstrations of {task} by {', '.join(known)}; choose one with --arm"
+            f"{run} holds demonstrations of {task} by {', '.join(known)}; choose one with --arm",
+            code=ErrorCode.MISSING_SETTING,
         )
     name = re.sub(r"[^A-Za-z0-9]+", "-", run.resolve().name).strip("-") or "run"
     return Source(name, Chain(mine[0].path))

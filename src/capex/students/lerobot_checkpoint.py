@@ -19,7 +19,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.run.files import read_json
 from capex.students.lerobot_reader import ACTION, PICTURES, STATE, read_episodes
 from capex.untrusted import FAULTS, opened, read_bytes, require_plain, require_plain_tree, within
@@ -72,12 +72,15 @@ def find(path: Path) -> Path:
             if lacking:
                 raise CapexError(
                     f"{folder} has no {lacking[0]}; give a checkpoint as lerobot-train of LeRobot"
-                    " 0.4 or later writes it, such as lerobot:OUT/checkpoints/last/pretrained_model"
+                    " 0.4 or later writes it, such as"
+                    " lerobot:OUT/checkpoints/last/pretrained_model",
+                    code=ErrorCode.WRONG_CONTENT,
                 )
             return folder
     raise CapexError(
         f"{path} holds no checkpoint of LeRobot's; give the folder that `lerobot-train"
-        " --output_dir` named, or its checkpoints/last/pretrained_model"
+        " --output_dir` named, or its checkpoints/last/pretrained_model",
+        code=ErrorCode.WRONG_CONTENT,
     )
 
 
@@ -90,7 +93,8 @@ def read_spec(folder: Path, dataset: Path | None = None, version: str = "") -> L
     except FAULTS as error:
         raise CapexError(
             f"{folder} describes no policy that can be used ({type(error).__name__}: {error}); use"
-            " another checkpoint"
+            " another checkpoint",
+            code=ErrorCode.WRONG_CONTENT,
         ) from None
 
 
@@ -98,7 +102,10 @@ def _read(folder: Path, dataset: Path | None, version: str) -> LeRobotSpec:
     config = read_json(folder / "config.json")
     trained = _optional(folder / "train_config.json")
     if config.get("use_peft"):
-        raise CapexError(f"{folder} holds an adapter (PEFT); merge it into its policy first")
+        raise CapexError(
+            f"{folder} holds an adapter (PEFT); merge it into its policy first",
+            code=ErrorCode.UNSUPPORTED,
+        )
     renamed = {new: old for old, new in _processors(folder).items()}
     inputs: dict[str, Any] = config["input_features"]
     inputs = {renamed.get(name, name): feature for name, feature in inputs.items()}
@@ -107,7 +114,9 @@ def _read(folder: Path, dataset: Path | None, version: str) -> LeRobotSpec:
     pictures = [name for name in inputs if name.startswith(PICTURES)]
     foreign = [name for name in inputs if name not in pictures and name != STATE]
     if foreign:
-        raise CapexError(f"{folder} reads '{foreign[0]}', which no export of ours has")
+        raise CapexError(
+            f"{folder} reads '{foreign[0]}', which no export of ours has", code=ErrorCode.MISMATCH
+        )
     expected = {ACTION: config["output_features"][ACTION], **inputs}
     for name, feature in expected.items():
         _require_same(root, name, features.get(name), feature["shape"])
@@ -115,7 +124,8 @@ def _read(folder: Path, dataset: Path | None, version: str) -> LeRobotSpec:
     if len(sizes) != 1:
         raise CapexError(
             f"{folder} sees pictures of {len(sizes)} sizes; rollouts show one size to all cameras:"
-            " export with --size W H"
+            " export with --size W H",
+            code=ErrorCode.MISMATCH,
         )
     backbone = config.get("pretrained_backbone_weights")
     return LeRobotSpec(
@@ -139,7 +149,8 @@ def _named_root(folder: Path, trained: Mapping[str, Any]) -> Path:
     except ValueError:
         raise CapexError(
             f"{folder} names the dataset '{named[:200]}', which is not below the current folder; if"
-            " you trust it, name it with --dataset"
+            " you trust it, name it with --dataset",
+            code=ErrorCode.NOT_PERMITTED,
         ) from None
 
 
@@ -153,13 +164,17 @@ def _processors(folder: Path) -> dict[str, str]:
             if "registry_name" not in step:
                 raise CapexError(
                     f"{path} has a step '{step.get('class')}', which is none of LeRobot's own; only"
-                    " steps with a registry_name are run"
+                    " steps with a registry_name are run",
+                    code=ErrorCode.NOT_PERMITTED,
                 )
             state = step.get("state_file")
             if state is not None:
                 plain = isinstance(state, str) and Path(state).name == state
                 if not plain or not (folder / state).is_file():
-                    raise CapexError(f"{folder} has no {state}, which {path.name} names")
+                    raise CapexError(
+                        f"{folder} has no {state}, which {path.name} names",
+                        code=ErrorCode.DAMAGED_FILE,
+                    )
                 _require_whole(folder / state)
             if path.name == PROCESSORS[0]:
                 renames |= (step.get("config") or {}).get("rename_map") or {}
@@ -172,7 +187,8 @@ def _features(folder: Path, root: Path, *, given: bool) -> dict[str, Any]:
         place = f"in {root}" if given or root != Path() else "where train_config.json names none"
         raise CapexError(
             f"{folder} was trained on a dataset that is not {place}; name its folder with --dataset"
-            " (meta/ is enough): the order of the numbers and the starts are written there"
+            " (meta/ is enough): the order of the numbers and the starts are written there",
+            code=ErrorCode.MISSING_SETTING,
         )
     require_plain(root)
     require_plain_tree(root / "meta")
@@ -185,7 +201,8 @@ def _require_same(root: Path, name: str, feature: Any, shape: Sequence[int]) -> 
     if feature is None:
         raise CapexError(
             f"the policy was trained with '{name}', which {root} does not have; name the dataset it"
-            " was trained on with --dataset"
+            " was trained on with --dataset",
+            code=ErrorCode.MISMATCH,
         )
     height_width = name.startswith(PICTURES)
     theirs = list(shape[1:]) if height_width else list(shape)
@@ -194,7 +211,8 @@ def _require_same(root: Path, name: str, feature: Any, shape: Sequence[int]) -> 
         numbers = ("x".join(map(str, size)) for size in (theirs, ours))
         raise CapexError(
             "'{}' is {} in the checkpoint and {} in {}; name the dataset it was trained on with"
-            " --dataset".format(name, *numbers, root)
+            " --dataset".format(name, *numbers, root),
+            code=ErrorCode.MISMATCH,
         )
 
 
@@ -240,5 +258,6 @@ def _require_whole(path: Path) -> None:
             pass
     except (OSError, SafetensorError, ValueError) as error:
         raise CapexError(
-            f"{path} cannot be read as .safetensors ({error}); use another checkpoint"
+            f"{path} cannot be read as .safetensors ({error}); use another checkpoint",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None

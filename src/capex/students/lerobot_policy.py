@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.processes import SAFE_PATH
 from capex.students import lerobot_server as wire
 from capex.students.lerobot_checkpoint import LeRobotSpec
@@ -43,7 +43,9 @@ def find_interpreter(given: str = "") -> Interpreter:
     path = os.path.expanduser(given or os.environ.get(VARIABLE, ""))
     if not path:
         if importlib.util.find_spec("lerobot") is None:
-            raise CapexError(f"LeRobot is not installed beside capex; {HOW}")
+            raise CapexError(
+                f"LeRobot is not installed beside capex; {HOW}", code=ErrorCode.MISSING_PACKAGE
+            )
         path = sys.executable
     try:
         asked = subprocess.run(
@@ -53,9 +55,11 @@ def find_interpreter(given: str = "") -> Interpreter:
             env={**os.environ, **SAFE_PATH},
         )
     except OSError as error:
-        raise CapexError(f"{path} cannot be run ({error.strerror}); {HOW}") from None
+        raise CapexError(
+            f"{path} cannot be run ({error.strerror}); {HOW}", code=ErrorCode.NOT_AVAILABLE
+        ) from None
     if asked.returncode:
-        raise CapexError(f"{path} has no LeRobot; {HOW}")
+        raise CapexError(f"{path} has no LeRobot; {HOW}", code=ErrorCode.MISSING_PACKAGE)
     return Interpreter(path, asked.stdout.strip())
 
 
@@ -96,9 +100,13 @@ class LeRobotProcess:
         except OSError:
             answer = None
         if answer is None:
-            raise CapexError(f"LeRobot's process died: {self._last_words()}")
+            raise CapexError(
+                f"LeRobot's process died: {self._last_words()}", code=ErrorCode.WORKER_DIED
+            )
         if "error" in answer[0]:
-            raise CapexError(f"LeRobot cannot use this policy: {answer[0]['error']}")
+            raise CapexError(
+                f"LeRobot cannot use this policy: {answer[0]['error']}", code=ErrorCode.JOB_FAILED
+            )
         return answer
 
     def _last_words(self) -> str:
@@ -183,7 +191,10 @@ class LeRobotPolicy:
         actions: npt.NDArray[np.float64] = answer["actions"]
         size = len(self.spec.action_names)
         if actions.shape != (len(episodes), size) or not np.isfinite(actions).all():
-            raise CapexError(f"the policy gave something else than {size} finite numbers")
+            raise CapexError(
+                f"the policy gave something else than {size} finite numbers",
+                code=ErrorCode.CONTRACT_BROKEN,
+            )
         for episode, looks in zip(episodes, head["looks"], strict=True):
             episode.looks = looks
         return list(np.clip(actions, -1.0, 1.0))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import read_json
 from capex.students.data import Demonstration, decode_pngs
 
@@ -51,7 +51,8 @@ class LeRobotSource:
                     if len(sizes) > 1:
                         raise CapexError(
                             f"{path} has pictures of different sizes in one frame: {sorted(sizes)};"
-                            " export them at one size"
+                            " export them at one size",
+                            code=ErrorCode.MISMATCH,
                         )
                     yield np.stack(images)
 
@@ -60,22 +61,30 @@ def open_dataset(path: Path) -> LeRobotSource:
     """Read everything but the pictures; a dataset that students cannot use is refused."""
     info = read_json(path / "meta" / "info.json")
     if info.get("codebase_version") == "v2.1":
-        raise CapexError(f"{path} is LeRobot v2.1; export it again with --format lerobot")
+        raise CapexError(
+            f"{path} is LeRobot v2.1; export it again with --format lerobot",
+            code=ErrorCode.WRONG_CONTENT,
+        )
     features: dict[str, Any] = info.get("features", {})
     for name in (STATE, ACTION):
         if name not in features or not features[name].get("names"):
             raise CapexError(
                 f"{path} has no '{name}' with names in meta/info.json; give a dataset that `capex"
-                " export` wrote"
+                " export` wrote",
+                code=ErrorCode.WRONG_CONTENT,
             )
     deep = {k for k, feature in features.items() if (feature.get("info") or {}).get("is_depth_map")}
     keys = tuple(k for k in features if k.startswith(PICTURES) and k not in deep)
     if not keys:
-        raise CapexError(f"{path} has no pictures (observation.images.*); students look at cameras")
+        raise CapexError(
+            f"{path} has no pictures (observation.images.*); students look at cameras",
+            code=ErrorCode.NO_DATA,
+        )
     if any(features[k]["dtype"] == "video" for k in keys):
         raise CapexError(
             f"{path} holds videos; export it again without --video: training reads single pictures,"
-            " without loss"
+            " without loss",
+            code=ErrorCode.WRONG_CONTENT,
         )
     files = tuple(sorted((path / "data").rglob("*.parquet")))
     columns = [_tables().read_table(f, [STATE, ACTION]) for f in files]

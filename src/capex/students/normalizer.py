@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.worlds.proprioception import quaternions
 
 Floats = npt.NDArray[np.float32]
@@ -128,7 +128,8 @@ def fit(
     if np.abs(actions).max() > 1 + 1e-6:
         raise CapexError(
             f"actions reach {np.abs(actions).max():.3g}; Diffusion Policy takes native actions"
-            " between -1 and 1"
+            " between -1 and 1",
+            code=ErrorCode.MISMATCH,
         )
     return Normalizer(SIGNED, state, same_action, sides, statistics)
 

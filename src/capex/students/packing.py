@@ -21,7 +21,7 @@ from capex.dataset.selection import (
     require_known_names,
     select,
 )
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import whole_folder
 from capex.run.jobs import run_jobs
 from capex.students.data import IMAGES, Demonstration, finish_pack
@@ -66,7 +66,9 @@ def export_pack(
     chosen = select(out.name, attempts, filters)
     if not chosen.attempts:
         names, reasons = ", ".join(map(str, runs)), {row.reason for row in chosen.left_out}
-        raise CapexError(f"nothing to export from {names}: {'; '.join(sorted(reasons))}")
+        raise CapexError(
+            f"nothing to export from {names}: {'; '.join(sorted(reasons))}", code=ErrorCode.NO_DATA
+        )
     pack_attempts(chosen.attempts, out, pipeline, parallel=parallel, tell=tell)
     return chosen
 
@@ -87,7 +89,10 @@ def pack_attempts(
     first = open_take(attempts[0].summary.path)
     cameras = pipeline.resolve(first.spec).sizes
     if len(set(cameras.values())) > 1:
-        raise CapexError(f"{out}: the cameras have pictures of different sizes; give one, --size")
+        raise CapexError(
+            f"{out}: the cameras have pictures of different sizes; give one, --size",
+            code=ErrorCode.MISMATCH,
+        )
     width, height = next(iter(cameras.values()))
     shape = (ends[-1], len(cameras), height, width, 3)
     with whole_folder(out) as folder:
@@ -107,7 +112,10 @@ def pack_attempts(
         ordered = [shots[k] for k in range(len(attempts))]
         head = ordered[0].head
         if any(shot.head != head for shot in ordered):
-            raise CapexError(f"{out}: the demonstrations are of different robots or cameras")
+            raise CapexError(
+                f"{out}: the demonstrations are of different robots or cameras",
+                code=ErrorCode.MISMATCH,
+            )
         states = np.concatenate([shot.states for shot in ordered])
         actions = np.concatenate([shot.actions for shot in ordered])
         finish_pack(folder, head, states, actions, list(_episodes(attempts, ends)))

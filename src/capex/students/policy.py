@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.students import checkpoint
 from capex.students.act import ACT, Ensembler
 from capex.students.device import choose_device, prepare
@@ -116,7 +116,10 @@ class Policy:
     def act(self, observation: Observation) -> Action:
         """The next action of the episode that `reset` began, in native numbers and order."""
         if self._episode is None:
-            raise CapexError("call reset() before act(): a policy remembers within an episode")
+            raise CapexError(
+                "call reset() before act(): a policy remembers within an episode",
+                code=ErrorCode.WRONG_ORDER,
+            )
         return self.act_many([self._episode], [observation])[0]
 
     def wants_images(self) -> bool:
@@ -126,7 +129,10 @@ class Policy:
     def begin(self, seed: int = 0) -> EpisodeMemory:
         """The memory of a new episode, for `act_many`. A seed fixes what is random in it."""
         if not 0 <= seed <= SEED_MAX:
-            raise CapexError(f"the seed of an episode is {seed}; it must be from 0 to {SEED_MAX}")
+            raise CapexError(
+                f"the seed of an episode is {seed}; it must be from 0 to {SEED_MAX}",
+                code=ErrorCode.BAD_SETTING,
+            )
         return EpisodeMemory(self.spec.settings, seed)
 
     def act_many(
@@ -200,7 +206,8 @@ class Policy:
         if missing:
             raise CapexError(
                 f"the observation has no image of camera '{missing[0]}'; this policy sees"
-                f" {', '.join(self.spec.cameras)}"
+                f" {', '.join(self.spec.cameras)}",
+                code=ErrorCode.MISMATCH,
             )
         for camera in self.spec.cameras:
             image = np.asarray(given[camera])
@@ -208,7 +215,8 @@ class Policy:
                 shape = "x".join(map(str, image.shape))
                 raise CapexError(
                     f"image '{camera}' is {shape} {image.dtype}; this policy was trained on"
-                    f" {height}x{width}x3 uint8"
+                    f" {height}x{width}x3 uint8",
+                    code=ErrorCode.MISMATCH,
                 )
         return np.stack([np.asarray(given[c]) for c in self.spec.cameras])
 
@@ -227,7 +235,8 @@ class Policy:
             if missing:
                 raise CapexError(
                     f"the observation's state has no '{missing[0]}'; this policy needs"
-                    f" {', '.join(names)}"
+                    f" {', '.join(names)}",
+                    code=ErrorCode.MISMATCH,
                 )
             given = [given[n] for n in names]
         try:
@@ -241,7 +250,8 @@ class Policy:
     def _unusable_state(self) -> CapexError:
         names = self.spec.state_names
         return CapexError(
-            f"the observation's state must be {len(names)} finite numbers: {', '.join(names)}"
+            f"the observation's state must be {len(names)} finite numbers: {', '.join(names)}",
+            code=ErrorCode.MISMATCH,
         )
 
 

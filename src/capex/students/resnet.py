@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.students.kernels import WIDTH, ScaleShift, act, norm_act
 
 
@@ -158,18 +158,22 @@ def load_backbone(net: ResNet18, path: Path) -> None:
     if wrong:
         raise CapexError(
             f"{path} does not fit a ResNet-18 of width {net.conv1.out_channels}: {len(wrong)}"
-            f" entries differ, first {wrong[0]}; give torchvision's resnet18 state dict"
+            f" entries differ, first {wrong[0]}; give torchvision's resnet18 state dict",
+            code=ErrorCode.UNREADABLE_FILE,
         )
     broken = [k for k in shapes if not bool(weights[k].float().isfinite().all())]
     if broken:
-        raise CapexError(f"{path} holds weights that are not finite ('{broken[0]}')")
+        raise CapexError(
+            f"{path} holds weights that are not finite ('{broken[0]}')",
+            code=ErrorCode.UNREADABLE_FILE,
+        )
     net.load_state_dict({k: weights[k] for k in shapes}, strict=net.films is None)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Named tensors from .safetensors or a plain torch state dict; no code in it is executed."""
     if not path.is_file():
-        raise CapexError(f"there is no weights file {path}")
+        raise CapexError(f"there is no weights file {path}", code=ErrorCode.NOT_FOUND)
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -181,10 +185,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         # A foreign file may fail in many ways; all of them mean the same to the user.
         raise CapexError(
             f"{path} is no plain state dict ({type(error).__name__}); save tensors only, or use"
-            " .safetensors"
+            " .safetensors",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
     if not is_state_dict(loaded):
-        raise CapexError(f"{path} holds no state dict: names with tensors are expected")
+        raise CapexError(
+            f"{path} holds no state dict: names with tensors are expected",
+            code=ErrorCode.UNREADABLE_FILE,
+        )
     return loaded
 
 

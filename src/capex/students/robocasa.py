@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.students.normalizer import SIGNED, Affine, Floats, Normalizer
 from capex.students.resnet import is_state_dict
 from capex.students.settings import DiffusionSettings
@@ -103,7 +103,9 @@ class SafeReader(pickle._Unpickler):
         """A storage: ("storage", type, key, device, number of elements)."""
         _, dtype, key, _, _ = pid
         if self._archive is None or not isinstance(dtype, torch.dtype):
-            raise CapexError("the checkpoint holds tensors of an unknown type")
+            raise CapexError(
+                "the checkpoint holds tensors of an unknown type", code=ErrorCode.UNREADABLE_FILE
+            )
         if key not in self._storages:
             raw = bytearray(self._archive.read(f"{self._root}/data/{key}"))
             empty = torch.empty(0, dtype=dtype)
@@ -139,31 +141,42 @@ PLAIN: dict[tuple[str, str], Any] = {
 def read_payload(path: Path, *, trust_pickle: bool = False) -> dict[str, Any]:
     """The payload of a torch archive; with `trust_pickle` unpickled as it is, code and all."""
     if not path.is_file():
-        raise CapexError(f"there is no checkpoint {path}")
+        raise CapexError(f"there is no checkpoint {path}", code=ErrorCode.NOT_FOUND)
     if trust_pickle:
         try:
             payload = torch.load(path, map_location="cpu", weights_only=False)
         except Exception as error:
             # A foreign file may fail in many ways; all of them mean the same to the user.
             kind, why = type(error).__name__, str(error).partition("\n")[0]
-            raise CapexError(f"{path} cannot be unpickled ({kind}: {why})") from None
+            raise CapexError(
+                f"{path} cannot be unpickled ({kind}: {why})", code=ErrorCode.UNREADABLE_FILE
+            ) from None
         return payload if isinstance(payload, dict) else {}
     try:
         with zipfile.ZipFile(path) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise CapexError(f"{path} is no torch archive: those are not compressed")
+                raise CapexError(
+                    f"{path} is no torch archive: those are not compressed",
+                    code=ErrorCode.UNREADABLE_FILE,
+                )
             name = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
             if name is None:
-                raise CapexError(f"{path} is no torch archive: it holds no data.pkl")
+                raise CapexError(
+                    f"{path} is no torch archive: it holds no data.pkl",
+                    code=ErrorCode.UNREADABLE_FILE,
+                )
             source, root = io.BytesIO(archive.read(name)), name.removesuffix("/data.pkl")
             payload = SafeReader(source, archive, root).load()
     except (zipfile.BadZipFile, pickle.UnpicklingError, *FAULTS) as error:
         raise CapexError(
             f"{path} cannot be read safely ({type(error).__name__}: {error}); for a file you made"
-            " yourself, --trust-pickle"
+            " yourself, --trust-pickle",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
     if not isinstance(payload, dict):
-        raise CapexError(f"{path} holds no payload with state_dicts")
+        raise CapexError(
+            f"{path} holds no payload with state_dicts", code=ErrorCode.UNREADABLE_FILE
+        )
     return payload
 
 
@@ -176,18 +189,21 @@ def read(
     if not isinstance(states, Mapping) or not ({"ema_model", "model"} & set(states)):
         raise CapexError(
             f"{path} has no state_dicts with a model; RoboCasa365's checkpoint has ema_model and"
-            " model"
+            " model",
+            code=ErrorCode.UNREADABLE_FILE,
         )
     theirs = states.get("ema_model") or states.get("model")
     if not is_state_dict(theirs):
         raise CapexError(
-            f"{path} has a model that is no state dict; names with tensors are expected"
+            f"{path} has a model that is no state dict; names with tensors are expected",
+            code=ErrorCode.UNREADABLE_FILE,
         )
     unknown = [c for c in cameras if c not in CAMERAS]
     if unknown:
         raise CapexError(
             f"RoboCasa365's policy sees {', '.join(CAMERAS)}; the dataset's camera '{unknown[0]}'"
-            " has no counterpart there"
+            " has no counterpart there",
+            code=ErrorCode.MISMATCH,
         )
     try:
         weights = {
@@ -204,7 +220,8 @@ def read(
         return {k: v.float().clone() for k, v in weights.items()}, _normalizer(theirs, path)
     except FAULTS as error:
         raise CapexError(
-            f"{path} is not laid out as RoboCasa365's checkpoint ({type(error).__name__}: {error})"
+            f"{path} is not laid out as RoboCasa365's checkpoint ({type(error).__name__}: {error})",
+            code=ErrorCode.UNREADABLE_FILE,
         ) from None
 
 
@@ -212,7 +229,8 @@ def _camera(theirs: Mapping[str, Tensor], encoder: str, ours: str, path: Path) -
     """One camera's encoder under our names."""
     if f"{encoder}.backbone._base_block.0.weight" not in theirs:
         raise CapexError(
-            f"{path} has no encoder '{encoder}'; is it RoboCasa365's Diffusion Policy?"
+            f"{path} has no encoder '{encoder}'; is it RoboCasa365's Diffusion Policy?",
+            code=ErrorCode.UNREADABLE_FILE,
         )
     prefixes = {
         "backbone._base_block.0.": "backbone.conv1.",
@@ -245,7 +263,8 @@ def _reordered(
     if at != weight.shape[1]:
         raise CapexError(
             f"the checkpoint's condition has {weight.shape[1]} numbers; {at} were expected"
-            f" ({', '.join(order)})"
+            f" ({', '.join(order)})",
+            code=ErrorCode.UNREADABLE_FILE,
         )
     ours = [*(f"{CAMERAS[c]}_image" for c in cameras), *STATE, "lang_emb"]
     return torch.cat([weight[:, columns[key]] for key in ours], dim=1)
@@ -271,7 +290,8 @@ def _normalizer(theirs: Mapping[str, Tensor], path: Path) -> Normalizer:
         if name not in theirs:
             raise CapexError(
                 f"{path} has no {name}; its normaliser is part of the model in RoboCasa365's"
-                " checkpoint"
+                " checkpoint",
+                code=ErrorCode.UNREADABLE_FILE,
             )
         return theirs[name].float().numpy().reshape(-1)
 

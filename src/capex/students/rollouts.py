@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import worlds
-from capex.errors import CapexError, PhysicsDiverged
+from capex.errors import CapexError, ErrorCode, PhysicsDiverged
 from capex.method.context import NO_CONTEXT, Ended, EpisodeContext
 from capex.method.episode import Episode
 from capex.method.executor import Tick
@@ -355,14 +355,16 @@ def _tell(worker: Worker, message: tuple[Any, ...]) -> None:
     try:
         worker.send(message)
     except WorkerDied as death:
-        raise CapexError(f"a simulation was lost: {death}") from None
+        raise CapexError(f"a simulation was lost: {death}", code=ErrorCode.WORKER_DIED) from None
 
 
 def _receive(worker: Worker) -> dict[int, SlotView]:
     try:
         seen: dict[int, SlotView] = worker.receive()
     except WorkerDied as death:
-        raise CapexError(f"a simulation was lost: {death}") from None
+        raise CapexError(f"a simulation was lost: {death}", code=ErrorCode.WORKER_DIED) from None
     except RuntimeError as bug:
-        raise CapexError(f"a simulating process failed: {str(bug).splitlines()[-1]}") from bug
+        raise CapexError(
+            f"a simulating process failed: {str(bug).splitlines()[-1]}", code=ErrorCode.JOB_FAILED
+        ) from bug
     return seen

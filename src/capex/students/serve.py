@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.loopback import BODY_MAX, JsonHandler, Refused, listen, read_object
 from capex.npz import read_npz
 from capex.students.policy import Policy
@@ -58,7 +58,10 @@ class Server:
             if path == "/reset":
                 seed = read_object(body or b"{}", HINT).get("seed", 0)
                 if type(seed) is not int or not 0 <= seed <= SEED_MAX:
-                    raise CapexError(f"seed must be a whole number from 0 to {SEED_MAX}")
+                    raise CapexError(
+                        f"seed must be a whole number from 0 to {SEED_MAX}",
+                        code=ErrorCode.BAD_REQUEST,
+                    )
                 self._policy.reset(seed)
                 return {"ok": True}
             if path == "/act":
@@ -66,7 +69,10 @@ class Server:
                 observation = _from_npz(body) if is_npz else self._from_json(body)
                 action = [float(v) for v in self._policy.act(observation)]
                 return {"action": action, "wants_images": self._policy.wants_images()}
-        raise CapexError(f"there is no {path}; valid: POST /reset, POST /act, GET /spec")
+        raise CapexError(
+            f"there is no {path}; valid: POST /reset, POST /act, GET /spec",
+            code=ErrorCode.BAD_REQUEST,
+        )
 
     def spec(self) -> dict[str, Any]:
         """The reply to GET /spec."""
@@ -86,16 +92,22 @@ class Server:
         width, height = self._policy.spec.image_size
         images, shown = {}, given.get("images") or {}
         if not isinstance(shown, dict):
-            raise CapexError("images must be an object: camera -> base64 of raw RGB rows")
+            raise CapexError(
+                "images must be an object: camera -> base64 of raw RGB rows",
+                code=ErrorCode.BAD_REQUEST,
+            )
         for camera, text in shown.items():
             try:
                 raw = base64.b64decode(text, validate=True)
             except (TypeError, ValueError):
-                raise CapexError(f"image '{camera}' is no base64 of raw RGB rows") from None
+                raise CapexError(
+                    f"image '{camera}' is no base64 of raw RGB rows", code=ErrorCode.BAD_REQUEST
+                ) from None
             if len(raw) != width * height * 3:
                 raise CapexError(
                     f"image '{camera}' has {len(raw)} bytes; raw RGB of {width}x{height} has"
-                    f" {width * height * 3}"
+                    f" {width * height * 3}",
+                    code=ErrorCode.BAD_REQUEST,
                 )
             images[str(camera)] = np.frombuffer(raw, dtype=np.uint8).reshape(height, width, 3)
         return {
@@ -110,7 +122,8 @@ def _from_npz(body: bytes) -> dict[str, Any]:
         arrays = read_npz(io.BytesIO(body), BODY_MAX)
     except CapexError as error:
         raise CapexError(
-            f"the body is no .npz with image_CAMERA, state and instruction: {error}"
+            f"the body is no .npz with image_CAMERA, state and instruction: {error}",
+            code=ErrorCode.BAD_REQUEST,
         ) from None
     images = {
         name.removeprefix("image_"): array
@@ -127,7 +140,7 @@ def _from_npz(body: bytes) -> dict[str, Any]:
 
 def _text(instruction: object) -> str:
     if not isinstance(instruction, str):
-        raise CapexError("the instruction must be text")
+        raise CapexError("the instruction must be text", code=ErrorCode.BAD_REQUEST)
     return instruction
 
 

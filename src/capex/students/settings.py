@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.setting import Setting, declared
 
 SEED_MAX = 2**63 - 1  # what torch's generators take
@@ -184,7 +184,8 @@ def parse_changes(pairs: Sequence[str]) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise CapexError(
-                f"--set '{pair}' is no setting; write NAME=VALUE, for example --set lr=1e-4"
+                f"--set '{pair}' is no setting; write NAME=VALUE, for example --set lr=1e-4",
+                code=ErrorCode.BAD_SETTING,
             )
         changes[name.strip()] = value.strip()
     return changes
@@ -195,25 +196,33 @@ def require_name(what: str, name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*", name):
         raise CapexError(
             f"{what} is '{name}'; letters and digits are right, joined by single points, dashes or"
-            " underscores"
+            " underscores",
+            code=ErrorCode.BAD_SETTING,
         )
 
 
 def _refuse_contradictions(settings: Settings, spelled: str) -> None:
     if settings.lr == 0:
-        raise CapexError(f"{spelled}lr is {settings.lr}; it must be above 0")
+        raise CapexError(
+            f"{spelled}lr is {settings.lr}; it must be above 0", code=ErrorCode.BAD_SETTING
+        )
     if settings.dim % settings.heads:
         sizes = f"dim is {settings.dim} and heads {settings.heads}"
-        raise CapexError(f"{spelled}{sizes}; dim must be a multiple of heads")
+        raise CapexError(
+            f"{spelled}{sizes}; dim must be a multiple of heads",
+            code=ErrorCode.CONFLICTING_SETTINGS,
+        )
     if settings.width % 16:
         raise CapexError(
             f"{spelled}width is {settings.width}; it must be a multiple of 16, the size of a"
-            " normalisation group"
+            " normalisation group",
+            code=ErrorCode.BAD_SETTING,
         )
     if isinstance(settings, DiffusionSettings):
         most = settings.horizon - settings.observations + 1
         if settings.execute > most:
             raise CapexError(
                 f"{spelled}execute is {settings.execute}; with horizon {settings.horizon} at most"
-                f" {most} steps can be executed"
+                f" {most} steps can be executed",
+                code=ErrorCode.CONFLICTING_SETTINGS,
             )

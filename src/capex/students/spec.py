@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.students.act import ACT, Command
 from capex.students.diffusion import Diffusion
 from capex.students.normalizer import Normalizer
@@ -110,7 +110,8 @@ class PolicySpec:
         """From policy.json; ValueError, KeyError or TypeError where it holds something else."""
         if data.get("format") != FORMAT:
             raise CapexError(
-                f"the policy is of format {data.get('format')}; this version reads {FORMAT}"
+                f"the policy is of format {data.get('format')}; this version reads {FORMAT}",
+                code=ErrorCode.WRONG_CONTENT,
             )
         names = ("cameras", "state_names", "action_names", "instructions")
         values: dict[str, Any] = {k: tuple(data[k]) for k in names}

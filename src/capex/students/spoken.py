@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.students import language
 from capex.students.act import ACT
 from capex.students.diffusion import Diffusion
@@ -52,7 +52,8 @@ class Interpreter:
         if spec.language == "given":
             raise CapexError(
                 f"the policy has no embedding of '{text}'; it was trained with given ones: name"
-                " the encoder or a file that has it with --instructions"
+                " the encoder or a file that has it with --instructions",
+                code=ErrorCode.MISMATCH,
             )
         return self._rows(list(range(len(spec.instructions)))).mean(dim=0)
 
@@ -70,7 +71,8 @@ class Interpreter:
         if spec.language != "given":
             raise CapexError(
                 "--instructions names an encoder, and the policy was trained without one: it"
-                " learned its embeddings"
+                " learned its embeddings",
+                code=ErrorCode.NOT_APPLICABLE,
             )
         count = spec.training.get("instructions", len(spec.instructions))
         texts = spec.instructions[: min(count, language.COMPARED)]

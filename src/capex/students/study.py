@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import trust
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.processes import WorkerDied
 from capex.run import LoadedRun
 from capex.run.cluster import Cluster
@@ -62,12 +62,16 @@ def trained_starts(study: StudyPlan, task: str) -> dict[str, tuple[int, ...]]:
     if lacking := [source for source, starts in usable.items() if not starts]:
         kind = "start" if study.uncertified else "certified start"
         shared = " in common; collect the same starts" if study.matched else ""
-        raise CapexError(f"the sources {', '.join(lacking)} have no {kind} of {task}{shared}")
+        raise CapexError(
+            f"the sources {', '.join(lacking)} have no {kind} of {task}{shared}",
+            code=ErrorCode.MISSING_SETTING,
+        )
     chosen = {source: tuple(sorted(s)[: study.most(source)]) for source, s in usable.items()}
     if seen := sorted(set().union(*chosen.values()) & set(study.starts)):
         raise CapexError(
             f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]});"
-            " take other starts"
+            " take other starts",
+            code=ErrorCode.CONFLICTING_SETTINGS,
         )
     return chosen
 
@@ -215,7 +219,8 @@ def _claim(study: StudyPlan, out: Path) -> None:
         changed = sorted(k for k in {*kept, *held} if held.get(k) != kept.get(k))
         if changed:
             raise CapexError(
-                f"{out} holds a study with other {', '.join(changed)}; choose another --out"
+                f"{out} holds a study with other {', '.join(changed)}; choose another --out",
+                code=ErrorCode.OTHER_SETTINGS,
             )
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, kept)
@@ -244,11 +249,11 @@ def _result(future: Future[Any]) -> Any:
         return future.result()
     except WorkerDied as death:
         why = f"a job of the study was lost: {death}; the same command continues"
-        raise CapexError(why) from None
+        raise CapexError(why, code=ErrorCode.WORKER_DIED) from None
     except Exception as error:
         cause = getattr(error, "cause", error)  # Ray wraps what a task raises
         if isinstance(cause, CapexError):
-            raise CapexError(str(cause)) from None
+            raise cause from None
         raise
 
 

@@ -32,7 +32,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from capex import worlds
 from capex.campaign.names import parse_names, parse_starts
 from capex.campaign.settings import Order, read_config
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.setting import Setting, declared
 from capex.students.settings import ActSettings, Settings, make_settings, require_name
 from capex.worlds import split_name
@@ -188,7 +188,9 @@ def make_study(file: Mapping[str, Any], path: Path) -> StudyPlan:
     for field in fields(StudyPlan):
         if field.name in known and field.default is MISSING and not file.get(field.name):
             must = known[field.name].right
-            raise CapexError(f"{path} names no {field.name}; it must be {must}")
+            raise CapexError(
+                f"{path} names no {field.name}; it must be {must}", code=ErrorCode.MISSING_SETTING
+            )
     values = {key: known[key].checked(f"{path}: {key}", value) for key, value in file.items()}
     for name in (*values["policies"], *values["sources"]):
         require_name(f"{path}: a policy's or source's name", name)
@@ -207,9 +209,14 @@ def _policy(name: str, table: Table, path: str, backbone: str) -> StudyPolicy:
     trust = settings.pop("trust_pickle", False)
     for key, value in (*files.items(), *([("policy", kind)] if kind != name else [])):
         if not isinstance(value, str) or not value:
-            raise CapexError(f"{spelled}{key} is {value!r}; it must be a text")
+            raise CapexError(
+                f"{spelled}{key} is {value!r}; it must be a text", code=ErrorCode.BAD_SETTING
+            )
     if not isinstance(trust, bool):
-        raise CapexError(f"{spelled}trust_pickle is {trust!r}; it must be true or false")
+        raise CapexError(
+            f"{spelled}trust_pickle is {trust!r}; it must be true or false",
+            code=ErrorCode.BAD_SETTING,
+        )
     made = make_settings(kind, settings, spelled=spelled)
     if isinstance(made, ActSettings) and backbone and "init" not in files:
         files.setdefault("backbone", backbone)

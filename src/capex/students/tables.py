@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run import load_chain
 from capex.run.files import write_bytes
 from capex.run.stats import wilson
@@ -60,7 +60,8 @@ def study_tables(out: Path) -> list[Path]:
     except ModuleNotFoundError as lacking:
         raise CapexError(
             f"the rollouts are done, but their table cannot be written here ({lacking}); give the"
-            f" same command where all of capex is installed, or `capex report {out / 'rollouts'}`"
+            f" same command where all of capex is installed, or `capex report {out / 'rollouts'}`",
+            code=ErrorCode.MISSING_PACKAGE,
         ) from lacking
     data = load([out / "rollouts"])
     sources, _ = group(data)

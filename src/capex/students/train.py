@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.files import read_json, write_json
 from capex.run.machine import versions
 from capex.students import checkpoint, curves, data, language, normalizer
@@ -101,13 +101,19 @@ def train_together(
     saved at the same step.
     """
     if len({job.device for job in jobs}) > 1:
-        raise CapexError("trainings that run together need the same device")
+        raise CapexError(
+            "trainings that run together need the same device", code=ErrorCode.CONFLICTING_SETTINGS
+        )
     for job in jobs:
         for name, value in (("steps", job.steps), ("save-every", job.save_every)):
             if value < 1:
-                raise CapexError(f"--{name} is {value}; it must be at least 1")
+                raise CapexError(
+                    f"--{name} is {value}; it must be at least 1", code=ErrorCode.BAD_SETTING
+                )
         if not 0 <= job.seed <= SEED_MAX:
-            raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MAX}")
+            raise CapexError(
+                f"--seed is {job.seed}; it must be from 0 to {SEED_MAX}", code=ErrorCode.BAD_SETTING
+            )
     device = choose_device(jobs[0].device)
     for job in jobs:
         working_dtype(job.settings.precision, device)
@@ -229,7 +235,8 @@ def _run(
                 if not all(map(math.isfinite, means.values())):
                     raise CapexError(
                         f"the loss is not finite at step {r.step}; the last checkpoint in"
-                        f" {r.job.out} is whole: try a smaller lr"
+                        f" {r.job.out} is whole: try a smaller lr",
+                        code=ErrorCode.JOB_FAILED,
                     )
                 curve[r.job.out].add(r.step, means, speed)
                 report(TrainingProgress(r.step, r.job.steps, means, speed))
@@ -264,7 +271,10 @@ def describe(
     settings, pretrained, norm = job.settings, None, "group"
     if job.init is not None:
         if job.backbone is not None:
-            raise CapexError("--init and --backbone are two beginnings; give one of them")
+            raise CapexError(
+                "--init and --backbone are two beginnings; give one of them",
+                code=ErrorCode.CONFLICTING_SETTINGS,
+            )
         from capex.students import initial
 
         pretrained = initial.read(job.init, settings, demonstrations, trust_pickle=job.trust_pickle)
@@ -275,13 +285,17 @@ def describe(
     fitted = normalizer.fit(settings.policy, states, actions, demonstrations.state_names)
     if isinstance(settings, ActSettings):
         if job.instructions is not None:
-            raise CapexError("--instructions is for Diffusion Policy; ACT takes no language")
+            raise CapexError(
+                "--instructions is for Diffusion Policy; ACT takes no language",
+                code=ErrorCode.NOT_APPLICABLE,
+            )
         by_weights = "group" if job.backbone is None else "frozen"
         norm = by_weights if settings.norm == "auto" else settings.norm
     elif job.backbone is not None:
         raise CapexError(
             "--backbone is for ACT; Diffusion Policy trains its encoders from scratch or from"
-            " --init"
+            " --init",
+            code=ErrorCode.NOT_APPLICABLE,
         )
     spec = PolicySpec(
         settings=settings,
@@ -365,11 +379,13 @@ def _require_ours(job: TrainingJob) -> None:
         if changed:
             raise CapexError(
                 f"{job.out} holds a training with other {', '.join(changed)}; choose another --out"
-                " or repeat its settings"
+                " or repeat its settings",
+                code=ErrorCode.OTHER_SETTINGS,
             )
     elif job.out.exists() and (not job.out.is_dir() or any(job.out.iterdir())):
         raise CapexError(
-            f"{job.out} exists and is no training folder (no {JOB}); choose another --out"
+            f"{job.out} exists and is no training folder (no {JOB}); choose another --out",
+            code=ErrorCode.ALREADY_EXISTS,
         )
 
 

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.loopback import Refused as Refused
 from capex.loopback import require_address, require_own_page
 
@@ -46,7 +46,8 @@ def check_token(token: str) -> str:
     if len(token) < TOKEN_MIN or not all(c.isalnum() or c in "-_" for c in token):
         raise CapexError(
             f"the token has {len(token)} characters; at least {TOKEN_MIN} letters, digits, - or _"
-            " are right, or none at all: then one is drawn"
+            " are right, or none at all: then one is drawn",
+            code=ErrorCode.BAD_SETTING,
         )
     return token
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.run.manifest import MANIFEST
 from capex.run.store import SPEND, Chain, Run
 from capex.studio.guard import Refused
@@ -26,7 +26,8 @@ class Library:
         for folder in folders:
             if not folder.is_dir():
                 raise CapexError(
-                    f"{folder} is not a folder; give run directories, or folders of them"
+                    f"{folder} is not a folder; give run directories, or folders of them",
+                    code=ErrorCode.NOT_FOUND,
                 )
         self.folders = tuple(folder.resolve() for folder in folders)
         self._lock = threading.Lock()

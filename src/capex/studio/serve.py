@@ -12,7 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.studio.app import Address, application
 from capex.studio.guard import BODY_MAX, check_token, new_token
 from capex.studio.library import Library
@@ -71,7 +71,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         v6 = ipaddress.ip_address(host).version == 6
     except ValueError:
-        raise CapexError(f"--host is '{host}'; an address such as 127.0.0.1 is right") from None
+        raise CapexError(
+            f"--host is '{host}'; an address such as 127.0.0.1 is right", code=ErrorCode.BAD_SETTING
+        ) from None
     listening = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -81,7 +83,8 @@ def listen(host: str, port: int) -> socket.socket:
         listening.close()
         raise CapexError(
             f"port {port} of {host} cannot be used ({error}); choose another --port, or 0 for any"
-            " free one"
+            " free one",
+            code=ErrorCode.NOT_AVAILABLE,
         ) from None
     return listening
 

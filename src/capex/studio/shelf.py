@@ -15,7 +15,7 @@ from PIL import Image as Picture
 
 from capex.dataset.inspect.model import Findings, Frames, FrameShot
 from capex.dataset.inspect.opening import open_dataset
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models.pictures import encode_jpeg
 from capex.studio.guard import Refused
 from capex.studio.stage import WIDTHS
@@ -52,7 +52,10 @@ class Shelf:
                 dataset = open_dataset(path, Findings())
                 if not hasattr(dataset, "episode"):
                     form = dataset.claims.format
-                    raise CapexError(f"{path.name} is {form}; the studio opens LeRobot v3")
+                    raise CapexError(
+                        f"{path.name} is {form}; the studio opens LeRobot v3",
+                        code=ErrorCode.WRONG_CONTENT,
+                    )
                 self._opened[key] = dataset
             self._opened.move_to_end(key)
             while len(self._opened) > OPENED_MAX:
@@ -93,7 +96,7 @@ class Shelf:
                 return
             if shot.pixels is None:
                 if playing.at <= tick:
-                    raise CapexError(shot.wrong)
+                    raise CapexError(shot.wrong, code=ErrorCode.DAMAGED_FILE)
                 return
             if playing.at >= tick:
                 self._frames[key, playing.at] = encode_jpeg(fitted(shot.pixels, key[3]))

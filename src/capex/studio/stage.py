@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from capex.dataset.views import Views, open_views
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.record import EpisodeRecord
 from capex.models.pictures import encode_jpeg
 from capex.run import read_record
@@ -139,7 +139,9 @@ class Stage:
             try:
                 opened.views = open_views(episode, opened.record, opened.steps, self._envs)
             except ImportError as error:
-                raise CapexError(f"{opened.name} cannot be drawn here: {error}") from None
+                raise CapexError(
+                    f"{opened.name} cannot be drawn here: {error}", code=ErrorCode.NOT_AVAILABLE
+                ) from None
             if shared is not None:
                 self._at[shared] = episode
         return opened.views

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import trust
-from capex.errors import CapexError, GLUnavailable, UnknownName, Unsupported
+from capex.errors import CapexError, ErrorCode, GLUnavailable, UnknownName, Unsupported
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
 from capex.processes import safe_path
@@ -234,7 +234,10 @@ def make(name: str, **options: Any) -> Env:
     module = _module(world)
     if not task:
         example = f"{world}:{next(iter(module.TASKS))}"
-        raise CapexError(f"'{name}' names no task; write WORLD:TASK, for example {example}")
+        raise CapexError(
+            f"'{name}' names no task; write WORLD:TASK, for example {example}",
+            code=ErrorCode.BAD_SETTING,
+        )
     if task not in module.TASKS:
         raise unknown_task(world, task)
     env: Env = module.make(world, task, **options)
@@ -321,7 +324,9 @@ def _offered(world: str, attribute: str, what: str) -> Any:
     if hasattr(module := _module(world), attribute):
         return getattr(module, attribute)
     having = [name for name in WORLDS if hasattr(_module(name), attribute)]
-    raise CapexError(f"world '{world}' has no {what}: {', '.join(having)}")
+    raise CapexError(
+        f"world '{world}' has no {what}: {', '.join(having)}", code=ErrorCode.UNSUPPORTED
+    )
 
 
 GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
@@ -359,13 +364,17 @@ def _module(world: str):  # type: ignore[no-untyped-def]
     except ModuleNotFoundError as error:
         raise CapexError(
             f"the world '{world}' is named like a module, but it cannot be imported ({error}); is"
-            " it on the path?"
+            " it on the path?",
+            code=ErrorCode.NOT_FOUND,
         ) from None
     _draw_without_display()
     for name in ("TASKS", "make"):
         if not hasattr(module, name):
             needs = "TASKS (name -> TaskInfo) and make(world, task)"
-            raise CapexError(f"the module {world} is no world: it has no {name}; it needs {needs}")
+            raise CapexError(
+                f"the module {world} is no world: it has no {name}; it needs {needs}",
+                code=ErrorCode.CONTRACT_BROKEN,
+            )
     return module
 
 

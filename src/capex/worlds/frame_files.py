@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from PIL import Image as Picture
 
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.worlds import Image
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def open_file(path: Path, form: Form, size: tuple[int, int], hz: float) -> Frame
     if size[0] % 2 or size[1] % 2:
         raise CapexError(
             f"{path.stem} has pictures of {size[0]}x{size[1]}; video needs an even width and"
-            ' height: write frames = "images" in the file of the robot'
+            ' height: write frames = "images" in the file of the robot',
+            code=ErrorCode.BAD_SETTING,
         )
     return VideoFile(path, size, hz)
 

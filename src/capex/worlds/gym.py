@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.worlds import FRESH, Start
 from capex.worlds.proprioception import continuous
 
@@ -78,7 +78,10 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Apply one native action for a twentieth of a second."""
         if self._start < 0:
-            raise CapexError(f"{self._env.spec.name} has no start yet; call reset() first")
+            raise CapexError(
+                f"{self._env.spec.name} has no start yet; call reset() first",
+                code=ErrorCode.WRONG_ORDER,
+            )
         self._env.apply(np.asarray(action, dtype=np.float64))
         success = bool(self._env.success())
         return self._observe(), float(success), success, False, self._info(success)

@@ -26,7 +26,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError, GLUnavailable
+from capex.errors import CapexError, ErrorCode, GLUnavailable
 from capex.worlds import Image
 from capex.worlds.drawing_thread import DrawingThread
 
@@ -294,7 +294,8 @@ def _valid(size: Size) -> Size:
     width, height = (int(s) for s in size)
     if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
         raise CapexError(
-            f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}"
+            f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}",
+            code=ErrorCode.BAD_SETTING,
         )
     return width, height
 

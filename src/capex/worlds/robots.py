@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.worlds import Env, Image, robot_prefix
 
 
@@ -50,7 +50,8 @@ def refuse_repeating(world: str, what: str) -> None:
     if robot_prefix(world):
         raise CapexError(
             f"{world} is a rig: {what} would repeat recorded motions on a robot whose room has"
-            " changed since; people judge its attempts instead (capex judge)"
+            " changed since; people judge its attempts instead (capex judge)",
+            code=ErrorCode.UNSUPPORTED,
         )
 
 

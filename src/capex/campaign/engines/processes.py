@@ -20,7 +20,7 @@ from typing import Any
 from capex.campaign.attempt import AttemptJob, Progress
 from capex.campaign.engines import Campaign, Lost, Message
 from capex.campaign.engines.threads import Threads
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.processes import ending, spawn
 
 SILENT_DEATHS = 1  # processes in a row that may die without a word
@@ -106,7 +106,8 @@ class Processes:
             self._silent_deaths = 0 if worker.spoke else self._silent_deaths + 1
             if self._silent_deaths > SILENT_DEATHS:
                 raise CapexError(
-                    f"worker processes die as they start ({ended}); {ADVICE}"
+                    f"worker processes die as they start ({ended}); {ADVICE}",
+                    code=ErrorCode.WORKER_DIED,
                 ) from None
             reason = f"the worker process died ({ended})"
             self._messages += [Message(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]

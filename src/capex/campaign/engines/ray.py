@@ -37,7 +37,7 @@ from capex.campaign.core import Core
 from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Campaign, Failed, Lost, Message
 from capex.campaign.names import parse_resources
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.models import ChatSettings, Usage
 from capex.models.exchanges import append
 from capex.run.cluster import Cluster, import_ray
@@ -300,7 +300,8 @@ class RayCluster:
             self._cluster.close()
             raise CapexError(
                 f"--ray-resources: no node of the cluster has {' and '.join(lacking)}; start one"
-                " that does, or say with --slots how many attempts may wait for it"
+                " that does, or say with --slots how many attempts may wait for it",
+                code=ErrorCode.NOT_AVAILABLE,
             )
         return max(1, int(min(there[name] / amount for name, amount in taken.items())))
 

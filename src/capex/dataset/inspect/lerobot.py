@@ -22,7 +22,7 @@ from capex.dataset.inspect.model import (
 )
 from capex.dataset.inspect.pictures import decode_cells
 from capex.dataset.statistics import Stats
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.run.files import read_json
 from capex.untrusted import fill
 
@@ -50,9 +50,15 @@ def read_info(root: Path) -> dict[str, Any]:
     info = read_json(root / INFO)
     fps = info.get("fps")
     if not isinstance(fps, int | float) or isinstance(fps, bool) or not 0 < fps < 1e6:
-        raise CapexError(f"{root / INFO} has the fps {fps!r}; it must be a positive number")
+        raise CapexError(
+            f"{root / INFO} has the fps {fps!r}; it must be a positive number",
+            code=ErrorCode.CONTRACT_BROKEN,
+        )
     if not isinstance(info.get("features"), dict) or not info["features"]:
-        raise CapexError(f"{root / INFO} declares no features; it must name every column")
+        raise CapexError(
+            f"{root / INFO} declares no features; it must name every column",
+            code=ErrorCode.CONTRACT_BROKEN,
+        )
     return info
 
 
@@ -63,10 +69,14 @@ def place(root: Path, info: Mapping[str, Any], template: str, **numbers: Any) ->
         path = root / fill(str(pattern), dict.fromkeys(PLACES, 0) | numbers)
     except ValueError:
         raise CapexError(
-            f"{root / INFO} has the {template} {pattern!r}; it may name {', '.join(PLACES)}"
+            f"{root / INFO} has the {template} {pattern!r}; it may name {', '.join(PLACES)}",
+            code=ErrorCode.CONTRACT_BROKEN,
         ) from None
     if not isinstance(pattern, str) or not path.resolve().is_relative_to(root.resolve()):
-        raise CapexError(f"{root / INFO} has the {template} {pattern!r}, which leads outside")
+        raise CapexError(
+            f"{root / INFO} has the {template} {pattern!r}, which leads outside",
+            code=ErrorCode.NOT_PERMITTED,
+        )
     return path
 
 

@@ -17,7 +17,7 @@ from capex.dataset.inspect.lerobot_tables import open_table, read_groups, readin
 from capex.dataset.inspect.model import Entry, Findings, Frames, FrameShot
 from capex.dataset.inspect.pictures import Videos
 from capex.dataset.statistics import Stats
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 
 EPISODES, TASKS, STATS = "meta/episodes", "meta/tasks.parquet", "meta/stats.json"
 OURS = "capex/"
@@ -65,7 +65,10 @@ class LeRobotV3:
         cannot be read, CapexError where there is none.
         """
         if not 0 <= index < len(self.entries):
-            raise CapexError(f"{self.path} has {len(self.entries)} episodes; there is no {index}")
+            raise CapexError(
+                f"{self.path} has {len(self.entries)} episodes; there is no {index}",
+                code=ErrorCode.NOT_FOUND,
+            )
         file = self.entries[index].file
         table = _rows_of(self.path / file, index)
         at, features = (self.path, file, index), self.claims.features

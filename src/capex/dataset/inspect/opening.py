@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from capex.dataset.inspect.model import Dataset, Findings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.untrusted import damage, read_json, require_plain_tree
 
 HDF5 = (".hdf5", ".h5")
@@ -23,7 +23,9 @@ def open_dataset(path: Path, findings: Findings) -> Dataset:
 
 def _open(path: Path, findings: Findings) -> Dataset:
     if not path.exists():
-        raise CapexError(f"there is no {path}; give the folder of a dataset")
+        raise CapexError(
+            f"there is no {path}; give the folder of a dataset", code=ErrorCode.NOT_FOUND
+        )
     if path.is_dir():
         require_plain_tree(path)
     files = sorted(p for p in path.iterdir() if p.suffix in HDF5) if path.is_dir() else [path]
@@ -35,12 +37,16 @@ def _open(path: Path, findings: Findings) -> Dataset:
         return Robomimic(files[0], findings)
     if files and path.is_dir():
         names = ", ".join(p.name for p in files)
-        raise CapexError(f"{path} holds several HDF5 files ({names}); name one of them")
+        raise CapexError(
+            f"{path} holds several HDF5 files ({names}); name one of them",
+            code=ErrorCode.WRONG_CONTENT,
+        )
     inside = [p.parent.parent.name for p in path.glob("*/meta/info.json")] if path.is_dir() else []
     hint = f"; its folders {', '.join(sorted(inside))} are" if inside else ""
     raise CapexError(
         f"{path} is no dataset: it has neither meta/info.json, as LeRobot's have, nor an HDF5"
-        f" file{hint}"
+        f" file{hint}",
+        code=ErrorCode.WRONG_CONTENT,
     )
 
 
@@ -55,5 +61,6 @@ def _open_lerobot(path: Path, findings: Findings) -> Dataset:
 
         return LeRobotV2(path, findings)
     raise CapexError(
-        f"{path / 'meta' / 'info.json'} has the codebase_version {version}; v3 and v2 can be read"
+        f"{path / 'meta' / 'info.json'} has the codebase_version {version}; v3 and v2 can be read",
+        code=ErrorCode.WRONG_CONTENT,
     )

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from capex.dataset.inspect.model import Findings
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 Status = Literal["ok", "warning", "failed", "not claimed"]
 SHOWN = 5  # findings of a rule in the table
@@ -61,7 +61,7 @@ class DatasetReport:
         """CapexError that lists what is wrong."""
         if self.failed:
             lines = "".join(f"\n  {f.rule}: {s}" for f in self.failed for s in f.sentences)
-            raise CapexError(f"{self.name} is not in order:{lines}")
+            raise CapexError(f"{self.name} is not in order:{lines}", code=ErrorCode.CONTRACT_BROKEN)
 
     def table(self, shown: int | None = SHOWN) -> Table:
         """Every rule with its status; at most so many sentences of each."""

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from capex.dataset.inspect.model import Claims, DatasetFeature, Entry, Findings, Frames, FrameShot
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.untrusted import FAULTS, FILE_MOST, PIXELS_MOST, damage, loads, opened
 
 PACKED_MOST = 1100  # bytes that one stored byte can stand for: deflate's limit
@@ -31,7 +31,8 @@ class Robomimic:
             _require_own(self._file, path)
             if "data" not in self._file or not isinstance(self._file["data"], h5py.Group):
                 raise CapexError(
-                    f"{path} has no group /data; robomimic's demonstrations are /data/demo_0 .."
+                    f"{path} has no group /data; robomimic's demonstrations are /data/demo_0 ..",
+                    code=ErrorCode.WRONG_CONTENT,
                 )
             self._data = self._file["data"]
             names = sorted((n for n in self._data if n.startswith("demo")), key=_number)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.calibrator import Calibrator
 from capex.method.features import FEATURES
 from capex.method.memory.failures import FAILURES_MAX, Failure, digest_failure
@@ -79,10 +79,12 @@ class Memory:
         name = f"{record.world}:{record.task}"
         if self._frozen:
             instead = "add the attempt to the memory it was taken from"
-            raise CapexError(f"a snapshot of memory does not learn; {instead}")
+            raise CapexError(
+                f"a snapshot of memory does not learn; {instead}", code=ErrorCode.WRONG_ORDER
+            )
         if self._task and name != self._task:
             other = f"an attempt at {name} does not belong in it"
-            raise CapexError(f"this memory is about {self._task}; {other}")
+            raise CapexError(f"this memory is about {self._task}; {other}", code=ErrorCode.MISMATCH)
         if record.human_steps:  # neither outcome is the model's
             record = replace(record, success=None)
         reference = digest(record, images or {}) if record.success else None
@@ -156,7 +158,9 @@ class Memory:
         rows = [(w.features, w.label) for w in waypoints if w.features is not None]
         if wrong := {len(features) for features, _ in rows} - {len(FEATURES)}:
             features = f"a waypoint of start {record.start} has {min(wrong)} features"
-            raise CapexError(f"{features}; the calibrator has {len(FEATURES)}")
+            raise CapexError(
+                f"{features}; the calibrator has {len(FEATURES)}", code=ErrorCode.MISMATCH
+            )
         needed = self._rows + len(rows)
         if needed > len(self._labels):
             # doubling: an added row costs the same on average, however many there are

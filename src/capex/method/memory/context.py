@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.memory import Memory
 from capex.method.memory.failures import SIZE_MAX as FAILURES_SIZE
 from capex.method.memory.failures import ShownFailures, failures_page
@@ -96,7 +96,7 @@ def build(
     room = SIZE_MAX - len(fill())
     if room < 0:
         size = f"the system prompt has {SIZE_MAX - room} characters without any memory"
-        raise CapexError(f"{size}; at most {SIZE_MAX} are allowed")
+        raise CapexError(f"{size}; at most {SIZE_MAX} are allowed", code=ErrorCode.BAD_SETTING)
     if method.failures:
         failures = failures_page(memory.failures, method.failures, min(FAILURES_SIZE, room // 4))
         room = SIZE_MAX - len(fill())

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.method.executor import BASE_REACHED_M, BASE_REACHED_RAD
 from capex.method.observation import base_text, centimetres, hand_words, of_arms, position_text
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
@@ -58,9 +58,14 @@ class StartImage:
             png = pictures.read_png(source) if isinstance(source, Path) else source
             picture = Picture(label, png)
         except OSError as error:
-            raise CapexError(f"{what} cannot be read: {error}") from None
+            raise CapexError(
+                f"{what} cannot be read: {error}", code=ErrorCode.UNREADABLE_FILE
+            ) from None
         if picture.sha256 != self.sha256:
-            raise CapexError(f"{what} has sha256 {picture.sha256}; the record says {self.sha256}")
+            raise CapexError(
+                f"{what} has sha256 {picture.sha256}; the record says {self.sha256}",
+                code=ErrorCode.DAMAGED_FILE,
+            )
         return picture
 
 
@@ -110,7 +115,9 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
     missing = [camera for camera, sha in record.images.items() if sha not in images]
     if missing:
         lacking = f"without the start image of {', '.join(missing)}; give it by its sha256"
-        raise CapexError(f"start {record.start} of {record.task} comes {lacking}")
+        raise CapexError(
+            f"start {record.start} of {record.task} comes {lacking}", code=ErrorCode.WRONG_ORDER
+        )
     poses = base_poses(record.turns)
     points = _points(record.turns, poses)
     frame_of, frame_poses = _frames(poses)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from capex.errors import CapexError, UnknownName, closest_first, printable
+from capex.errors import CapexError, ErrorCode, UnknownName, closest_first, printable
 from capex.method import executor as ex
 from capex.method import motion
 from capex.method.calibrator import PRIOR_MEAN
@@ -111,7 +111,7 @@ def system_prompt(
         if name not in fields:
             known = ", ".join(f"<<{known}>>" for known in closest_first(name, sorted(fields)))
             unknown = f"the prompt has a field {' '.join(field[0].split())}, which nothing fills"
-            raise CapexError(f"{unknown}; known fields: {known}")
+            raise CapexError(f"{unknown}; known fields: {known}", code=ErrorCode.UNKNOWN_NAME)
         return fields[name]
 
     # One pass over the template: a field's own text is never searched for fields again.
@@ -173,11 +173,14 @@ def read_hints(path: Path) -> str:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CapexError(f"the hints file {path} cannot be read: {reason}") from None
+        raise CapexError(
+            f"the hints file {path} cannot be read: {reason}", code=ErrorCode.UNREADABLE_FILE
+        ) from None
     text = printable(text).strip()
     if not 0 < len(text) <= HINTS_MAX:
         raise CapexError(
-            f"the hints file {path} has {len(text)} characters; it must have 1 to {HINTS_MAX}"
+            f"the hints file {path} has {len(text)} characters; it must have 1 to {HINTS_MAX}",
+            code=ErrorCode.BAD_SETTING,
         )
     return text
 
@@ -188,7 +191,10 @@ def template_text(method: MethodSettings, template: Path | None = None) -> str:
         try:
             return template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CapexError(f"the prompt file {template} cannot be read: {error}") from None
+            raise CapexError(
+                f"the prompt file {template} cannot be read: {error}",
+                code=ErrorCode.UNREADABLE_FILE,
+            ) from None
     return _packaged(method.prompt)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.pose import Array, Pose, matrix_to_euler, rotation_matrix
 from capex.rigs.rigfile import Box, Corner
 
@@ -55,7 +55,8 @@ def solve_pose(points_m: Sequence[Array], pixels: Sequence[Array], intrinsics: A
     points, seen = np.array(points_m, dtype=np.float64), np.array(pixels, dtype=np.float64)
     if len(points) < POINTS_MIN or len(points) != len(seen):
         raise CapexError(
-            f"{min(len(points), len(seen))} points were seen; at least {POINTS_MIN} are needed"
+            f"{min(len(points), len(seen))} points were seen; at least {POINTS_MIN} are needed",
+            code=ErrorCode.NO_DATA,
         )
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
     if spread[2] < FLAT * spread[0]:

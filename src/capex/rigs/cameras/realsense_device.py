@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.pose import Array
 
 
@@ -30,10 +30,12 @@ def library() -> Any:
         if "libusb" in str(error):
             raise CapexError(
                 "pyrealsense2 needs the system's libusb; install it, for example: sudo apt-get"
-                " install libusb-1.0-0"
+                " install libusb-1.0-0",
+                code=ErrorCode.MISSING_PACKAGE,
             ) from None
         raise CapexError(
-            f'RealSense cameras need pyrealsense2 ({error}); pip install "capex[realsense]"'
+            f'RealSense cameras need pyrealsense2 ({error}); pip install "capex[realsense]"',
+            code=ErrorCode.MISSING_PACKAGE,
         ) from None
     return pyrealsense2
 
@@ -80,7 +82,8 @@ class RealSenseDevice:
         )
         raise CapexError(
             f"camera {self._camera}: {self} gives no {kind} of {size[0]}x{size[1]} at {fps} Hz;"
-            f" it has {has or 'none'}"
+            f" it has {has or 'none'}",
+            code=ErrorCode.UNSUPPORTED,
         )
 
     def sensor_name(self, sensor: Any) -> str:

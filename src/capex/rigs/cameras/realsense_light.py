@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.rigs.tables import TomlTable
 from capex.worlds import Image
 
@@ -84,7 +84,8 @@ class Light:
         if not span.min <= wish <= span.max:
             raise CapexError(
                 f"camera {self._camera}: options.{control.word} is {wish:g}; the device takes"
-                f" {span.min:g} to {span.max:g}, '{AUTO}' or '{LOCK}'"
+                f" {span.min:g} to {span.max:g}, '{AUTO}' or '{LOCK}'",
+                code=ErrorCode.BAD_SETTING,
             )
         if self._sensor.supports(automatic):
             self._sensor.set_option(automatic, 0.0)
@@ -114,7 +115,8 @@ class Light:
 
     def _lacks(self, control: Control) -> CapexError:
         return CapexError(
-            f"camera {self._camera}: its device has no control of {control.word}; leave it out"
+            f"camera {self._camera}: its device has no control of {control.word}; leave it out",
+            code=ErrorCode.UNSUPPORTED,
         )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.pose import Array, Pose, nearest_rotation
 from capex.worlds import Image
 
@@ -54,7 +54,8 @@ def load_driver(name: str, known: Mapping[str, str]) -> Callable[..., Any]:
         make: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise CapexError(
-            f"the driver '{name}' cannot be imported ({error}); is {module} on the path?"
+            f"the driver '{name}' cannot be imported ({error}); is {module} on the path?",
+            code=ErrorCode.NOT_FOUND,
         ) from None
     return make
 

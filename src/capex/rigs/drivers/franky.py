@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.pose import Pose, nearest_rotation
 from capex.rigs.drivers import ROTATION_OFF, ArmFacts, ArmReading, ArmStatus, rotation_off
 from capex.rigs.drivers.franka_tip import (
@@ -297,7 +297,8 @@ def _import_franky() -> Any:
     except ImportError as error:
         raise CapexError(
             f"the driver 'franky' needs franky-control ({error}): pip install \"capex[franka]\", or"
-            ' python = "..." in the rig file names the interpreter of an environment that has it'
+            ' python = "..." in the rig file names the interpreter of an environment that has it',
+            code=ErrorCode.MISSING_PACKAGE,
         ) from None
     return franky
 

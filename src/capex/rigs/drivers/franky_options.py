@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from capex.errors import CapexError, closest_first
+from capex.errors import CapexError, ErrorCode, closest_first
 from capex.rigs.drivers.franka_tip import JOINT_LIMITS_RAD
 
 OFF = "off"
@@ -44,13 +44,15 @@ def read_options(given: Mapping[str, Any], arm: str) -> FrankyOptions:
         if key not in known:
             valid = ", ".join(closest_first(key, known))
             raise CapexError(
-                f"there is no option '{key}' of the franky arm '{arm}'; valid: {valid}"
+                f"there is no option '{key}' of the franky arm '{arm}'; valid: {valid}",
+                code=ErrorCode.UNKNOWN_NAME,
             )
         values[key] = _checked(key, value, known[key].default, arm)
     if not values.get("address"):
         raise CapexError(
             f"the franky arm '{arm}' has no option 'address'; it must be that of the control box,"
-            ' as in "172.16.0.2"'
+            ' as in "172.16.0.2"',
+            code=ErrorCode.MISSING_SETTING,
         )
     return FrankyOptions(**values)
 
@@ -70,5 +72,8 @@ def _checked(key: str, value: Any, default: Any, arm: str) -> Any:
     else:
         right, fits = "an address or a name", isinstance(value, str) and bool(value)
     if not fits:
-        raise CapexError(f"the option '{key}' of the arm '{arm}' is {value!r}; it must be {right}")
+        raise CapexError(
+            f"the option '{key}' of the arm '{arm}' is {value!r}; it must be {right}",
+            code=ErrorCode.BAD_SETTING,
+        )
     return value

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 
 FOREVER = math.inf
 ROUNDING_S = 1e-9  # of sums: how long a fault lasts must not depend on what the clock says
@@ -71,7 +71,8 @@ def require_fault(values: Mapping[str, Any], wire: str | None = None) -> Fault:
     except TypeError:
         valid = "kind, at_s, at_tick, duration_s, camera, arm"
         raise CapexError(
-            f"the fault '{kind}' has {', '.join(given)}; it may have {valid}"
+            f"the fault '{kind}' has {', '.join(given)}; it may have {valid}",
+            code=ErrorCode.BAD_SETTING,
         ) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.rigs.rigfile import RigFile
 from capex.rigs.twins.faults import require_fault
 from capex.rigs.twins.wire import ask, reach, unpack
@@ -29,7 +29,9 @@ class RoomHand:
     def of(cls, rig: RigFile, arranged: Callable[[], None] = lambda: None) -> RoomHand:
         """The hand of a rig whose room runs (`start.prepare`)."""
         if "side" not in rig.room:
-            raise CapexError(f"the rig '{rig.name}' has no simulated room that runs")
+            raise CapexError(
+                f"the rig '{rig.name}' has no simulated room that runs", code=ErrorCode.UNSUPPORTED
+            )
         return cls(int(rig.room["side"]), arranged)
 
     def arrange(self, task: str, start: int, seed: int = 0, jitter_m: float = 0.0) -> None:

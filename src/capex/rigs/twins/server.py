@@ -23,7 +23,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from capex.errors import CapexError, PhysicsDiverged, UnknownName
+from capex.errors import CapexError, ErrorCode, PhysicsDiverged, UnknownName
 from capex.rigs.twins.arm import CONTROL_STEPS, STEP_S
 from capex.rigs.twins.faults import require_fault
 from capex.rigs.twins.fronts import accept, in_background, load_front
@@ -148,7 +148,9 @@ class RoomServer:
             room, answer, body = self._room, {}, b""
             if kind == "advance":
                 if not self._lock_step:
-                    raise CapexError("a room on the real clock cannot be advanced")
+                    raise CapexError(
+                        "a room on the real clock cannot be advanced", code=ErrorCode.UNSUPPORTED
+                    )
                 room.advance(round(float(header["to_s"]) / STEP_S))
             elif kind == "arrange":
                 room.arrange(
@@ -178,7 +180,9 @@ class RoomServer:
             elif kind in self._front.questions:
                 answer = self._front.questions[kind](header)
             elif kind != "time":
-                raise CapexError(f"the room's side channel knows no '{kind}'")
+                raise CapexError(
+                    f"the room's side channel knows no '{kind}'", code=ErrorCode.UNKNOWN_NAME
+                )
             return {**answer, "now_s": room.now_s}, body
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import capex
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.processes import SAFE_PATH
 from capex.rigs.rigfile import RigFile
 from capex.rigs.twins.faults import require_fault
@@ -71,7 +71,10 @@ def _settings(rig: RigFile) -> dict[str, Any]:
     for key in rig.room:
         if key not in KEYS and not running(rig):
             valid = ", ".join(KEYS)
-            raise CapexError(f"{rig.path}: there is no key '{key}' in room; valid: {valid}")
+            raise CapexError(
+                f"{rig.path}: there is no key '{key}' in room; valid: {valid}",
+                code=ErrorCode.UNKNOWN_NAME,
+            )
     faults = list(rig.room.get("faults", ()))
     for fault in faults:
         require_fault(fault, str(rig.room.get("wire", "room")))

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from capex.dataset.inspect import diff_datasets
 from capex.dataset.inspect.frames import POSITIONS
 from capex.dataset.inspect.model import DatasetFeature, Numbers
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.run.files import read_json
 from capex.studio.answers import Asked, get, number_of
 from capex.studio.guard import Refused
@@ -183,5 +183,7 @@ def _diff(shelf: Shelf, first: Path, second: Path) -> dict[str, Any]:
     try:
         found = diff_datasets(first, second)
     except ImportError as error:
-        raise CapexError(f"the datasets cannot be compared here: {error}") from None
+        raise CapexError(
+            f"the datasets cannot be compared here: {error}", code=ErrorCode.NOT_AVAILABLE
+        ) from None
     return {"sentence": found.sentence, "differences": [vars(d) for d in found.differences[:500]]}

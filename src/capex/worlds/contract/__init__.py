@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from capex import worlds
-from capex.errors import CapexError, RigFault, UnknownName, Unsupported
+from capex.errors import CapexError, ErrorCode, RigFault, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
 from capex.worlds.contract import arms, depth, frames, motion, rules, views
 from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldTrial, describe_error
@@ -102,7 +102,10 @@ class CheckReport:
         if self.failed:
             lines = "".join(f"\n  {f.rule}: {f.detail}" for f in self.failed)
             count = f"{len(self.failed)} of {len(self.findings)}"
-            raise CapexError(f"{self.world} breaks {count} rules of the Env contract:{lines}")
+            raise CapexError(
+                f"{self.world} breaks {count} rules of the Env contract:{lines}",
+                code=ErrorCode.CONTRACT_BROKEN,
+            )
 
     def __rich__(self) -> Table:
         table = Table("rule", "status", "detail", title=Text(self.world))

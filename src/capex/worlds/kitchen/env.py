@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from capex.errors import CapexError, PhysicsDiverged, StateMismatch
+from capex.errors import CapexError, ErrorCode, PhysicsDiverged, StateMismatch
 from capex.pose import Array, Pose
 from capex.worlds import (
     ArmSpec,
@@ -104,9 +104,15 @@ class KitchenEnv:
         """Put everything to the start's settled beginning, or to its saved state."""
         name = self.spec.name
         if start.task != self.spec.task:
-            raise CapexError(f"the start is of task '{start.task}'; this environment is {name}")
+            raise CapexError(
+                f"the start is of task '{start.task}'; this environment is {name}",
+                code=ErrorCode.MISMATCH,
+            )
         if not 0 <= start.index < STARTS:
-            raise CapexError(f"there is no start {start.index} of {name}; valid: 0 to {STARTS - 1}")
+            raise CapexError(
+                f"there is no start {start.index} of {name}; valid: 0 to {STARTS - 1}",
+                code=ErrorCode.UNKNOWN_START,
+            )
         key = (start.index, start.seed)
         if key not in self._cache:
             self._cache[key] = self._build(start)
@@ -133,7 +139,8 @@ class KitchenEnv:
                 return built
         raise CapexError(
             f"start {start.index} of {self.spec.name} found no free place for the robot in"
-            f" {DRAWS_MAX} draws; take another start"
+            f" {DRAWS_MAX} draws; take another start",
+            code=ErrorCode.NOT_AVAILABLE,
         )
 
     def _settle(self, situation: Situation) -> bool:
@@ -227,7 +234,9 @@ class KitchenEnv:
     def _started(self) -> Start:
         if self._start is None:
             raise CapexError(
-                f"{self.spec.name} has no start yet; call reset(Start('{self.spec.task}', 0)) first"
+                f"{self.spec.name} has no start yet;"
+                f" call reset(Start('{self.spec.task}', 0)) first",
+                code=ErrorCode.WRONG_ORDER,
             )
         return self._start
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.pose import Array
 
 LAYOUT, STYLE = 7, 7  # the paper's kitchen
@@ -44,7 +44,10 @@ class RobocasaDataset:
         args = args if isinstance(args, dict) else {}
         if isinstance(args.get("env_name"), str) and isinstance(args.get("env_kwargs"), dict):
             return args
-        raise CapexError(f"{file} has no env_args with env_name and env_kwargs; {AGAIN}")
+        raise CapexError(
+            f"{file} has no env_args with env_name and env_kwargs; {AGAIN}",
+            code=ErrorCode.DAMAGED_FILE,
+        )
 
     @cached_property
     def action_order(self) -> dict[str, tuple[int, int]]:
@@ -52,7 +55,7 @@ class RobocasaDataset:
         file = self.path / "meta" / "modality.json"
         parts = _read(file).get("action")
         if not isinstance(parts, dict):
-            raise CapexError(f"{file} names no action; {AGAIN}")
+            raise CapexError(f"{file} names no action; {AGAIN}", code=ErrorCode.DAMAGED_FILE)
         return {name: (int(part["start"]), int(part["end"])) for name, part in parts.items()}
 
     @cached_property
@@ -71,7 +74,9 @@ class RobocasaDataset:
         try:
             return gzip.decompress(file.read_bytes()).decode("utf-8")
         except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-            raise CapexError(f"{file} is damaged ({error}); {AGAIN}") from None
+            raise CapexError(
+                f"{file} is damaged ({error}); {AGAIN}", code=ErrorCode.DAMAGED_FILE
+            ) from None
 
     def states(self, episode: int) -> Array:
         """Flat states (time, positions, velocities), one row before each action."""
@@ -80,10 +85,14 @@ class RobocasaDataset:
             with np.load(file, allow_pickle=False) as archive:
                 states = np.asarray(archive["states"], dtype=np.float64)
         except (ValueError, KeyError, EOFError) as error:
-            raise CapexError(f"{file} is damaged ({error}); {AGAIN}") from None
+            raise CapexError(
+                f"{file} is damaged ({error}); {AGAIN}", code=ErrorCode.DAMAGED_FILE
+            ) from None
         if states.ndim != 2 or not len(states):
             shape = f"{file} holds states of shape {states.shape}"
-            raise CapexError(f"{shape}; rows of flat states are needed")
+            raise CapexError(
+                f"{shape}; rows of flat states are needed", code=ErrorCode.DAMAGED_FILE
+            )
         return states
 
     def starts(self, layout: int | None, style: int | None) -> tuple[int, ...]:
@@ -93,7 +102,10 @@ class RobocasaDataset:
         episodes = [n for n in self.episodes if all(self.meta(n).get(k) == v for k, v in asked)]
         if not episodes:
             none = f"none in layout {layout} with style {style}"
-            raise CapexError(f"{self.path} holds {len(self.episodes)} demonstrations, {none}")
+            raise CapexError(
+                f"{self.path} holds {len(self.episodes)} demonstrations, {none}",
+                code=ErrorCode.NO_DATA,
+            )
         return tuple(episodes)
 
     def _folder(self, episode: int) -> Path:
@@ -106,7 +118,7 @@ def open_dataset(path: Path) -> RobocasaDataset:
         if (folder / "extras" / "dataset_meta.json").is_file():
             return RobocasaDataset(folder)
     lacks = f"{path} is no RoboCasa dataset: it has no extras/dataset_meta.json"
-    raise CapexError(f"{lacks}; give the folder named lerobot")
+    raise CapexError(f"{lacks}; give the folder named lerobot", code=ErrorCode.NOT_FOUND)
 
 
 def find_dataset(base: Path, task: str) -> RobocasaDataset:
@@ -114,7 +126,10 @@ def find_dataset(base: Path, task: str) -> RobocasaDataset:
     folders = sorted((base / "v1.0" / "target" / "atomic" / task).glob("*/lerobot"))
     if not folders:
         line = f"{DOWNLOAD} --tasks {task} --split target --source human"
-        raise CapexError(f"there is no dataset of {task} below {base}; download it: {line}")
+        raise CapexError(
+            f"there is no dataset of {task} below {base}; download it: {line}",
+            code=ErrorCode.NOT_FOUND,
+        )
     return open_dataset(folders[-1])
 
 
@@ -122,9 +137,13 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CapexError(f"{path} is damaged ({error}); {AGAIN}") from None
+        raise CapexError(
+            f"{path} is damaged ({error}); {AGAIN}", code=ErrorCode.DAMAGED_FILE
+        ) from None
     except FileNotFoundError:
-        raise CapexError(f"{path} is missing; {AGAIN}") from None
+        raise CapexError(f"{path} is missing; {AGAIN}", code=ErrorCode.DAMAGED_FILE) from None
     if not isinstance(loaded, dict):
-        raise CapexError(f"{path} is damaged: it holds no JSON object; {AGAIN}")
+        raise CapexError(
+            f"{path} is damaged: it holds no JSON object; {AGAIN}", code=ErrorCode.DAMAGED_FILE
+        )
     return loaded

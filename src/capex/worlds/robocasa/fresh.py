@@ -21,7 +21,7 @@ from typing import Any, Literal
 import mujoco
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.worlds import FRESH, Start
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE
 from capex.worlds.robocasa.restored import CAMERAS, RecordedStarts, reload, settings_parsed_once
@@ -61,7 +61,10 @@ class KitchenSettings:
         for name, (value, without) in wanted.items():
             if name not in known and value != without:
                 lacks = f"this version of RoboCasa has no setting {name}, which was to be {value}"
-                raise CapexError(f"{lacks}; install RoboCasa 1.0.1: capex doctor --world robocasa")
+                raise CapexError(
+                    f"{lacks}; install RoboCasa 1.0.1: capex doctor --world robocasa",
+                    code=ErrorCode.MISSING_PACKAGE,
+                )
         return {name: value for name, (value, _) in wanted.items() if name in known}
 
 

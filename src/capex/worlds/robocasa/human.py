@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as parquet
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.pose import Array
 from capex.worlds.robocasa.dataset import AGAIN, RobocasaDataset
 from capex.worlds.robocasa.fresh import KitchenStarts
@@ -32,14 +32,18 @@ def read_human(dataset: RobocasaDataset, episode: int) -> HumanEpisode:
     """A demonstration of a dataset; actions and states must be equally many."""
     files = sorted(dataset.path.glob(f"data/*/episode_{episode:06d}.parquet"))
     if not files:
-        raise CapexError(f"{dataset.path} has no data/*/episode_{episode:06d}.parquet; {AGAIN}")
+        raise CapexError(
+            f"{dataset.path} has no data/*/episode_{episode:06d}.parquet; {AGAIN}",
+            code=ErrorCode.DAMAGED_FILE,
+        )
     column = parquet.read_table(files[0], columns=["action"]).column("action").to_pylist()
     actions = to_environment(np.array(column, dtype=np.float64), dataset.action_order)
     states = dataset.states(episode)
     if len(actions) != len(states):
         raise CapexError(
             f"demonstration {episode} of {dataset.path} has {len(actions)} actions and"
-            f" {len(states)} states; they must be as many"
+            f" {len(states)} states; they must be as many",
+            code=ErrorCode.DAMAGED_FILE,
         )
     return HumanEpisode(episode, actions, states, dataset.meta(episode))
 
@@ -51,7 +55,9 @@ def human_of(env: SuiteEnv, index: int) -> HumanEpisode:
     assert isinstance(starts, RecordedStarts)
     if not 0 <= index < starts.count:
         none = f"nobody demonstrated start {index} of {env.spec.name}"
-        raise CapexError(f"{none}; recorded are 0 to {starts.count - 1}")
+        raise CapexError(
+            f"{none}; recorded are 0 to {starts.count - 1}", code=ErrorCode.UNKNOWN_START
+        )
     return read_human(starts.dataset, starts.episodes[index])
 
 

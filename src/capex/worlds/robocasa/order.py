@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.pose import Array
 
 ENVIRONMENT: dict[str, tuple[int, int]] = {
@@ -30,11 +30,19 @@ def to_environment(actions: Array, order: Mapping[str, tuple[int, int]]) -> Arra
     widths = {name: end - start for name, (start, end) in order.items()}
     if widths != {name: end - start for name, (start, end) in ENVIRONMENT.items()}:
         ours = f"RoboCasa's is made of {list(ENVIRONMENT)}"
-        raise CapexError(f"the dataset's action is made of {widths}; {ours}")
+        raise CapexError(
+            f"the dataset's action is made of {widths}; {ours}", code=ErrorCode.MISMATCH
+        )
     if any(end != start for (_, end), (start, _) in itertools.pairwise(spans)) or spans[0][0] != 0:
-        raise CapexError(f"the parts of the dataset's action overlap or leave gaps: {dict(order)}")
+        raise CapexError(
+            f"the parts of the dataset's action overlap or leave gaps: {dict(order)}",
+            code=ErrorCode.DAMAGED_FILE,
+        )
     if actions.ndim != 2 or actions.shape[1] != 12:
-        raise CapexError(f"actions of shape {actions.shape}; RoboCasa's have 12 numbers a row")
+        raise CapexError(
+            f"actions of shape {actions.shape}; RoboCasa's have 12 numbers a row",
+            code=ErrorCode.DAMAGED_FILE,
+        )
     result = np.empty_like(actions)
     for name, (start, end) in ENVIRONMENT.items():
         result[:, start:end] = actions[:, slice(*order[name])]

@@ -24,7 +24,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.pose import Array
 from capex.worlds import Start
 from capex.worlds.robocasa.dataset import RobocasaDataset
@@ -69,7 +69,9 @@ class RecordedStarts:
         instruction = meta.get("lang")
         if not isinstance(instruction, str) or not instruction.strip():
             lacks = f"demonstration {episode} of {dataset.path} has no instruction"
-            raise CapexError(f"{lacks} (lang in ep_meta.json); take another start")
+            raise CapexError(
+                f"{lacks} (lang in ep_meta.json); take another start", code=ErrorCode.NO_DATA
+            )
         env = self._make()
         env.rng = np.random.default_rng([start.seed, episode])
         restore(env, meta, xml, dataset.states(episode)[0])

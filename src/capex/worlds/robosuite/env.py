@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from capex.errors import CapexError, PhysicsDiverged, StateMismatch
+from capex.errors import CapexError, ErrorCode, PhysicsDiverged, StateMismatch
 from capex.pose import Array
 from capex.worlds import Command, Image, ModelFile, RobotState, Spec, Start, State, TaskInfo
 from capex.worlds.limits import validate_command
@@ -85,11 +85,14 @@ class SuiteEnv:
         """Build the start anew, or continue from its saved state."""
         if start.task != self.spec.task:
             raise CapexError(
-                f"the start is of task '{start.task}'; this environment is {self.spec.name}"
+                f"the start is of task '{start.task}'; this environment is {self.spec.name}",
+                code=ErrorCode.MISMATCH,
             )
         if not self.spec.has_start(start.index) or start.seed < 0:
             valid = f"starts are {self.spec.valid_starts}, seeds 0 or more"
-            raise CapexError(f"start {start.index} with seed {start.seed}; {valid}")
+            raise CapexError(
+                f"start {start.index} with seed {start.seed}; {valid}", code=ErrorCode.UNKNOWN_START
+            )
         self.close()
         self.built = self.start_source.build(start)
         env = self.built.env
@@ -288,7 +291,10 @@ class SuiteEnv:
 
     def _require_reset(self) -> None:
         if self._env is None:
-            raise CapexError(f"{self.spec.name} has no scene yet; call reset(start) first")
+            raise CapexError(
+                f"{self.spec.name} has no scene yet; call reset(start) first",
+                code=ErrorCode.WRONG_ORDER,
+            )
 
     @property
     def _diverged(self) -> bool:

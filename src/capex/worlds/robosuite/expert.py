@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.plan import BaseMotion, Orientation, Steps, Waypoint, at, down, line, path, waypoints
 from capex.pose import Array, Pose, matrix_to_euler, yaw_matrix
 from capex.worlds.robosuite.env import SuiteEnv
@@ -46,7 +46,10 @@ def plan(env: SuiteEnv, decision: int) -> list[Waypoint]:
     task = env.spec.task
     if task not in SKILLS:
         known = ", ".join(SKILLS)
-        raise CapexError(f"the expert has no skill for {env.spec.name}; it knows {known}")
+        raise CapexError(
+            f"the expert has no skill for {env.spec.name}; it knows {known}",
+            code=ErrorCode.UNSUPPORTED,
+        )
     return waypoints(ARM.name, SKILLS[task](env, decision))
 
 

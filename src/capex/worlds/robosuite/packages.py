@@ -11,7 +11,7 @@ from typing import Any
 
 import mujoco
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.worlds import ROBOSUITE_INSTALL
 
 ROBOSUITE_VERSION = "1.5.2"
@@ -25,7 +25,7 @@ def import_robosuite() -> Any:
     major, minor = (int(number) for number in mujoco.__version__.split(".")[:2])
     if (major, minor) >= (3, 10):
         needs = f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed"
-        raise CapexError(f"{needs}; install: {ROBOSUITE_INSTALL}")
+        raise CapexError(f"{needs}; install: {ROBOSUITE_INSTALL}", code=ErrorCode.MISSING_PACKAGE)
     return import_quietly("robosuite", ROBOSUITE_INSTALL)
 
 
@@ -40,11 +40,13 @@ def import_quietly(package: str, install: str) -> Any:
     except ModuleNotFoundError as error:
         raise CapexError(
             f"the world '{package}' needs the package '{error.name}', which is not installed;"
-            f" install: {install}"
+            f" install: {install}",
+            code=ErrorCode.MISSING_PACKAGE,
         ) from error
     except AssertionError as error:  # robocasa asserts the versions of what it needs
         raise CapexError(
-            f"the package '{package}' refuses to start: {error}; install: {install}"
+            f"the package '{package}' refuses to start: {error}; install: {install}",
+            code=ErrorCode.MISSING_PACKAGE,
         ) from error
     finally:
         if asked is None:

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.errors import BadCommand, CapexError
+from capex.errors import BadCommand, CapexError, ErrorCode
 from capex.pose import Array, Pose, rotation_vector
 from capex.worlds import ArmCommand, ArmSpec, BaseSpec, Command
 
@@ -110,7 +110,7 @@ class Robot:
             ordered = list(given.items()) == list(needed.items())
             if not ordered or env.action_dim != len(self.action_names):
                 spans = f"the environment's native action is {given}; this adapter needs {needed}"
-                raise CapexError(f"{spans}: set body_part_ordering")
+                raise CapexError(f"{spans}: set body_part_ordering", code=ErrorCode.UNSUPPORTED)
 
     def native(
         self,

@@ -21,7 +21,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, ErrorCode, UnknownName
 from capex.pose import Array
 
 ARM, TORSO = "right", "torso"
@@ -240,7 +240,7 @@ def _slice(indices: Any) -> slice:
     first, count = int(indices[0]), len(indices)
     if [int(i) for i in indices] != list(range(first, first + count)):
         apart = f"the robot's joints {list(indices)} are not neighbours in the model"
-        raise CapexError(f"{apart}; use stepping='original'")
+        raise CapexError(f"{apart}; use stepping='original'", code=ErrorCode.UNSUPPORTED)
     return slice(first, first + count)
 
 
@@ -252,5 +252,6 @@ def _limits(model: Any, actuators: npt.NDArray[np.intp]) -> tuple[Array, Array]:
 def _unknown(controller: Any) -> CapexError:
     return CapexError(
         f"the fast stepping does not know robosuite's controller {controller.name} as set up here;"
-        " use stepping='original'"
+        " use stepping='original'",
+        code=ErrorCode.UNSUPPORTED,
     )

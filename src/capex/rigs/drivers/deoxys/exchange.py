@@ -12,7 +12,7 @@ import contextlib
 import time
 from typing import Any
 
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 from capex.rigs.drivers.deoxys.messages import (
     GripperState,
     PandaState,
@@ -26,7 +26,8 @@ try:
     import zmq
 except ImportError:
     raise CapexError(
-        'Deoxys\' wire needs pyzmq, which is not installed: pip install "capex[deoxys]"'
+        'Deoxys\' wire needs pyzmq, which is not installed: pip install "capex[deoxys]"',
+        code=ErrorCode.MISSING_PACKAGE,
     ) from None
 
 COME_S = 10.0  # real seconds within which what is on the loopback address has come

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 
 try:
     from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
     from google.protobuf.message import DecodeError
 except ImportError:
     raise CapexError(
-        'Deoxys\' messages need protobuf, which is not installed: pip install "capex[deoxys]"'
+        'Deoxys\' messages need protobuf, which is not installed: pip install "capex[deoxys]"',
+        code=ErrorCode.MISSING_PACKAGE,
     ) from None
 
 __all__ = ["DecodeError", "make_classes"]

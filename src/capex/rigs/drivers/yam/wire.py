@@ -16,7 +16,7 @@ import multiprocessing
 import socket
 from typing import Any
 
-from capex.errors import CapexError, RigFault
+from capex.errors import CapexError, ErrorCode, RigFault
 
 HANDSHAKE = b"portal_handshake"
 MESSAGE_MAX = 2**20  # bytes; ours have a few hundred
@@ -29,7 +29,8 @@ def load_portal() -> Any:
         import portal
     except ImportError:
         raise CapexError(
-            'YAM arms need portal, which is not installed: pip install "capex[yam]"'
+            'YAM arms need portal, which is not installed: pip install "capex[yam]"',
+            code=ErrorCode.MISSING_PACKAGE,
         ) from None
     multiprocessing.set_start_method(method, force=True)
     return portal

@@ -17,7 +17,7 @@ from typing import Any
 
 import mujoco
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.loopback import HOST
 from capex.rigs.twins.deoxys.box import DeoxysBox, PoseOrder
 from capex.rigs.twins.deoxys.programs import ArmProgram, GripperProgram
@@ -28,7 +28,8 @@ try:
     import zmq
 except ImportError:
     raise CapexError(
-        'Deoxys\' wire needs pyzmq, which is not installed: pip install "capex[deoxys]"'
+        'Deoxys\' wire needs pyzmq, which is not installed: pip install "capex[deoxys]"',
+        code=ErrorCode.MISSING_PACKAGE,
     ) from None
 
 COME_S = 5.0  # real seconds within which what was sent over the loopback address has come
@@ -112,7 +113,8 @@ class Channel:
         while self._count < count:
             if time.monotonic() > end_s:
                 raise CapexError(
-                    f"the twin's {self._name} has got {self._count} of {count} messages"
+                    f"the twin's {self._name} has got {self._count} of {count} messages",
+                    code=ErrorCode.JOB_FAILED,
                 )
             self._receive(20)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from capex.errors import CapexError
+from capex.errors import CapexError, ErrorCode
 from capex.plan import Waypoint, waypoints
 from capex.worlds.kitchen.robot import ARM
 
@@ -23,6 +23,7 @@ def plan(env: KitchenEnv, decision: int) -> list[Waypoint]:
     if env.task.skill is None:
         raise CapexError(
             f"the expert has no skill for {env.spec.name}; give its Task one, as"
-            " docs/adding-a-task.md shows"
+            " docs/adding-a-task.md shows",
+            code=ErrorCode.UNSUPPORTED,
         )
     return waypoints(ARM, env.task.skill(env, decision))
