@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import runs
 from capex import worlds
 from capex.method.executor import Executor
-from capex.method.recorder import Recorder
+from capex.method.state import Recorder
 from capex.plan import PLAN_MAX
 from capex.report.cards import SHOWN, choose_twins, sample
 from capex.report.data import load

@@ -38,7 +38,7 @@ def seeded(episode: Path) -> tuple[Any, np.ndarray]:
         controllers.setdefault("composite_controller_specific_configs", {})[
             "body_part_ordering"
         ] = PART_ORDER
-    seed = [record["start"]["seed"], record["start"]["index"]]
+    seed = [record["seed"], record["start"]]
     env = robosuite.make(
         record["task"],
         robots=robot,

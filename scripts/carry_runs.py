@@ -31,7 +31,7 @@ from rich.table import Table
 from capex import worlds
 from capex.errors import CapexError
 from capex.method.executor import Tick
-from capex.method.recorder import Recorder
+from capex.method.state import Recorder
 from capex.run.files import read_json, whole_folder, write_bytes, write_json
 from capex.run.jobs import run_jobs
 from capex.run.reading import load_episode

@@ -116,16 +116,13 @@ METHOD = {  # part of `method` -> the other parts that it may import
     "motion": (),
     "executor": ("motion",),
     "presets": (),
-    "perception": (),
-    "recorder": ("executor",),
     "record": ("executor", "motion"),
     "features": ("motion",),
     "calibrator": ("motion", "features"),
     "tools": ("presets",),
-    "arguments": (),
-    "reading": ("arguments", "tools"),
+    "reading": ("tools",),
     "observation": ("executor", "motion"),
-    "prefix": ("record",),
+    "context": ("executor", "motion", "observation", "record"),
     "restoring": ("executor", "motion", "record"),
 }
 

@@ -95,18 +95,28 @@ def set_niceness(niceness: int) -> int:
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 
+_guard, _inside = threading.Lock(), 0
+_before: dict[str, str | None] = {}
+
+
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
     """For processes that others start in our name, multiprocessing or a package as it is imported:
     their environment is ours.
     """
-    before = {name: os.environ.get(name) for name in SAFE_PATH}
-    os.environ.update(SAFE_PATH)
+    global _inside
+    with _guard:  # of several threads the first one in and the last one out change the environment
+        if _inside == 0:
+            _before.update({name: os.environ.get(name) for name in SAFE_PATH})
+            os.environ.update(SAFE_PATH)
+        _inside += 1
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        with _guard:
+            _inside -= 1
+            for name, value in _before.items() if _inside == 0 else ():
+                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def spawn(target: Callable[..., None], *args: Any, daemon: bool = True) -> Worker:

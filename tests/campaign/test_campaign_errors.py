@@ -25,7 +25,7 @@ from capex.campaign.replay import replay
 from capex.cli.progress import watching
 from capex.errors import ErrorCode
 from capex.models import ModelError, Request, Text, UserMessage, openai_chat
-from capex.models.continued import Continued
+from capex.models.cassette import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.run.files import read_json, write_json
 from capex.run.spend import Spend
@@ -510,7 +510,7 @@ def _begun(process: subprocess.Popen) -> None:
 @pytest.mark.parametrize("engine", [{}, {"parallel": 2}])
 def test_ctrl_c_once_finishes_what_runs_and_twice_stops_at_once(shm, engine):
     out = shm / "run"
-    slow = {"model": "lab.model:delay=0.2", **engine}
+    slow = {"model": "lab.model:delay=0.2", "slots": 4, **engine}
     process = cli(*flags(out, **slow), "--json-events")
     _begun(process)
     process.send_signal(signal.SIGINT)

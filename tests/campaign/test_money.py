@@ -142,7 +142,7 @@ def test_a_cost_is_settled_where_the_providers_limits_cannot_be_written(tmp_path
 
 @pytest.mark.parametrize("loss", ["missing", "emptied", "shortened", "garbled"])
 def test_a_spend_file_that_has_lost_lines_stops_the_campaign_until_it_is_repaired(shm, loss):
-    out, options = shm / "run", {**ONE, "starts": "0:3", "prices": price_file(shm)}
+    out, options = shm / "run", {**ONE, "starts": "0:3", "slots": 1, "prices": price_file(shm)}
     collect(out, **options)
     path = out / "spend.jsonl"
     whole, account = path.read_bytes(), Spend(path).account()

@@ -7,7 +7,8 @@ import json
 import os
 import time
 
-from capex.models import Answer, ModelError, Reply, Request, RequestAttempt, ToolCall, Usage, size
+from capex.models import Answer, ModelError, Reply, Request, RequestAttempt, ToolCall, Usage
+from capex.models import prices as size
 from capex.models.attempts import conclude
 
 

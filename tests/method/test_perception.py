@@ -7,8 +7,8 @@ import pytest
 
 from bare import ROBOT_X_M, TOP_M, bare_kitchen
 from capex.errors import PhysicsDiverged
+from capex.method.dialogue import Sight, describe
 from capex.method.executor import Executor
-from capex.method.perception import Sight, describe
 from capex.plan import ArmTarget, Waypoint
 from capex.worlds import Start
 from toy import Toy, ToyEnv

@@ -24,8 +24,7 @@ from capex.models import (
     claude,
     openai_chat,
 )
-from capex.models.cassette import Cassette
-from capex.models.continued import Continued
+from capex.models.cassette import Cassette, Continued
 from capex.models.exchanges import LOG, ExchangeLog, read_log
 from capex.models.probe import probe
 from capex.worlds import Start

@@ -17,7 +17,7 @@ from capex.models import (
     openai_chat,
     openai_responses,
 )
-from capex.models.continued import Continued
+from capex.models.cassette import Continued
 from capex.models.exchanges import LOG, ExchangeLog
 from capex.run.spend import Spend
 from wire_server import Turn, WireServer

@@ -37,9 +37,9 @@ from capex.models import (
 from capex.models.probe import probe
 from capex.pilot import Pilot, serve
 from capex.pilot.appearance import coloured
+from capex.pilot.biases import Noise, Overconfidence
 from capex.pilot.cameras import GuessedCameras
 from capex.pilot.grounding import Located, round_middle
-from capex.pilot.noise import Noise, Overconfidence
 from capex.pilot.prompt import read_brief, read_page
 from capex.pilot.prompt_parser import parse
 from capex.pilot.segmentation import ellipse, regions, see

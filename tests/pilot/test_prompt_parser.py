@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from capex import models, worlds
-from capex.method.context import AttemptExtension, EpisodeContext
+from capex.method.context import AttemptExtension, EpisodeContext, Prefix
 from capex.method.demonstrator import run_episode
 from capex.method.executor import Outcome
 from capex.method.memory import Memory
+from capex.method.motion import GripperResult
 from capex.method.observation import Observation, PastAct
-from capex.method.prefix import Prefix
 from capex.method.presets import preset
 from capex.models import ToolResult, openai_chat, openai_responses
 from capex.models.exchanges import describe
@@ -24,7 +24,7 @@ from capex.pilot.prompt import pictures
 from capex.pilot.prompt_parser import parse_observation
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.pose import DOWN, FORWARD, Pose
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.worlds import ArmState, Start
 
 APPRENTICE, PILOT = models.make("apprentice:0.3,1"), Pilot()
@@ -76,7 +76,7 @@ def kitchen(task, asked, chain=CHAIN, base=12, fork=False):
 
 def two_arms(task, asked, methods):
     env = worlds.make(f"yam-twin:{task}")
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     env.open()
     try:
         for name, decisions in methods:
@@ -189,7 +189,7 @@ ENDS = (
 
 def outcome(status, report, grips, names):
     tips = {n: Pose(np.array([0.4, 0.1, 0.5]), DOWN) for n in names}
-    return Outcome(status, report, None, 0, {}, tips, grips=grips)
+    return Outcome(status, report, None, 0, {}, tips, grippers=grips)
 
 
 def observation(names, history):
@@ -212,7 +212,7 @@ def test_every_way_in_which_a_waypoint_ends_is_read_back(names):
             for status, report, grip in ENDS:
                 if gripper == "keep" and "close" in report:
                     continue
-                ran = {names[0]: grip} if grip and gripper == "close" else {}
+                ran = {names[0]: GripperResult(*grip)} if grip and gripper == "close" else {}
                 if several:
                     report = report.replace("close", f"{names[0]} close")
                 waypoints.append(Waypoint({names[0]: ArmTarget(position, orientation, gripper)}))
@@ -229,7 +229,7 @@ def test_both_arms_of_a_waypoint_are_read_back():
             "right": ArmTarget(None, "keep", "open"),
         }
     )
-    grips = {"left": (0.004, True), "right": (0.0951, False)}
+    grips = {"left": GripperResult(0.004, True), "right": GripperResult(0.0951, False)}
     report = "reached; left close: opening 0.4 cm, finger contact; right open: opening 9.5 cm"
     idle = Waypoint({"left": ArmTarget(), "right": ArmTarget((0.3, -0.2, 0.1))})
     outcomes = (
@@ -258,7 +258,11 @@ def test_both_arms_of_a_waypoint_are_read_back():
 )
 @pytest.mark.parametrize("gripper", ["keep", "close"])
 def test_base_motions_are_read_back(status, report, gripper):
-    grips = {"arm": (0.02, True)} if gripper == "close" and status in ("base", "stalled") else {}
+    grips = (
+        {"arm": GripperResult(0.02, True)}
+        if gripper == "close" and status in ("base", "stalled")
+        else {}
+    )
     report += "; close: opening 2.0 cm, finger contact" * bool(grips)
     motion = Waypoint({"arm": ArmTarget(gripper=gripper)}, base=BaseMotion(0.2, 0.0, 0.08))
     done = outcome(status, report, grips, ("arm",))

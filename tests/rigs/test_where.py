@@ -22,7 +22,7 @@ from capex.cli.look import Check
 from capex.cli.rig import RigFloat, RigWhere
 from capex.errors import ErrorCode, RigFault, UnknownName
 from capex.rigs.drivers.yam.driver import YamArm
-from capex.rigs.env import RigEnv
+from capex.rigs.env import RigFileEnv
 from capex.rigs.opening import open_arms
 from capex.rigs.parse import find_rig, read_rig
 from capex.rigs.twins import start
@@ -180,7 +180,7 @@ def test_no_program_holds_an_arm_that_floats_at_its_limits(lab: Lab) -> None:
     name = f"rig:{lab.file}:Look"
     worlds.allow(name)
     env = worlds.make(name)
-    assert isinstance(env, RigEnv)
+    assert isinstance(env, RigFileEnv)
     try:
         with pytest.raises(RigFault, match=r"nothing was held: joint2, joint3 of left"):
             env.reset(Start("Look", 0))  # as `capex collect` begins

@@ -556,9 +556,11 @@ def wrong_tensors(folder):
     ]
 
 
-def refused(asked):
+def refused(asked, path=None):
     """The sentence with which a training is refused; nothing is written."""
-    with refuses(ErrorCode.UNREADABLE_FILE) as error:
+    missing = path is not None and not path.exists()
+    code = ErrorCode.NOT_FOUND if missing else ErrorCode.UNREADABLE_FILE
+    with refuses(code) as error:
         train(asked)
     assert not asked.out.exists()
     assert "\n" not in str(error.value)
@@ -568,7 +570,7 @@ def refused(asked):
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
 def test_a_backbone_of_junk_is_refused_with_a_sentence(pack, tmp_path, suffix):
     for path in [*junk(tmp_path, suffix).values(), *wrong_tensors(tmp_path)]:
-        assert str(path) in refused(job(pack, tmp_path / "out", backbone=path, width=16))
+        assert str(path) in refused(job(pack, tmp_path / "out", backbone=path, width=16), path)
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".npy"])
@@ -589,7 +591,9 @@ def test_instructions_of_junk_are_refused_with_a_sentence(pack, tmp_path, suffix
     paths.append(tmp_path / "objects.npz")
     np.savez(paths[-1], instructions=words, embeddings=np.array([[None] * 8], dtype=object))
     for path in paths:
-        assert str(path) in refused(job(pack, tmp_path / "out", "diffusion", instructions=path))
+        assert str(path) in refused(
+            job(pack, tmp_path / "out", "diffusion", instructions=path), path
+        )
 
 
 @pytest.mark.parametrize("trust", [False, True])

@@ -157,7 +157,7 @@ def test_foreign_text_is_shown_as_text(browser, tmp_path):
     run = runs.new_run(tmp_path / "runs" / "<b>run", ["capex"], ["CloseFridge"], [0])
     turns = [runs._turn(runs.random.Random(0), 0, 3, True, runs.Calibrator(None))]
     turns = [runs.Turn(**{**vars(turns[0]), "reasoning": MARKUP})]
-    made = runs.record(success=False, turns=turns, instruction=MARKUP, model=MARKUP, end=MARKUP)
+    made = runs.record(success=False, turns=turns, instruction=MARKUP, model=MARKUP)
     runs.commit(run.chain("kitchen", "CloseFridge", "capex"), made)
     with serving(tmp_path / "runs") as address:
         for place in (

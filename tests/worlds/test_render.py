@@ -11,7 +11,7 @@ import pytest
 from capex import worlds
 from capex.errors import ErrorCode
 from capex.worlds import render
-from capex.worlds.drawing_thread import DrawingThread
+from capex.worlds.render import DrawingThread
 from refusals import refuses
 
 SCENE = """<mujoco><visual><global offwidth="64" offheight="64"/></visual><worldbody>

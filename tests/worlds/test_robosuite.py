@@ -18,8 +18,8 @@ pytest.importorskip("robosuite")
 
 from capex import worlds
 from capex.errors import BadCommand, ErrorCode, PhysicsDiverged, StateMismatch, UnknownName
+from capex.method.dialogue import Sight
 from capex.method.executor import Executor, Outcome
-from capex.method.perception import Sight
 from capex.plan import ArmTarget, BaseMotion, Gripper, Orientation, Waypoint
 from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
 from capex.worlds import ArmCommand, Command, Start

@@ -15,11 +15,11 @@ from capex.plan import BaseMotion, Waypoint
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.kitchen import expert
 from capex.worlds.kitchen.env import KitchenEnv
+from capex.worlds.kitchen.furniture import KNOB_ORDER
 from capex.worlds.kitchen.ground_truth import GroundTruth
 from capex.worlds.kitchen.materials import STYLES
 from capex.worlds.kitchen.scene import LAYOUTS, plan_kitchen
 from capex.worlds.kitchen.situation import Draw
-from capex.worlds.kitchen.stations import KNOB_ORDER
 from capex.worlds.kitchen.tasks import BY_NAME
 from capex.worlds.kitchen.tasks.navigate import BEFORE_M
 

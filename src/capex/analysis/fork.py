@@ -43,8 +43,8 @@ from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.recall import recall
 from capex.errors import CapexError, ErrorCode
+from capex.method.context import Prefix
 from capex.method.memory import Memory
-from capex.method.prefix import Prefix
 from capex.method.presets import PRESETS
 from capex.method.record import EpisodeRecord
 from capex.models import Model, Sampling, pictures

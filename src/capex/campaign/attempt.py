@@ -51,7 +51,7 @@ from capex.models import (
     pictures,
     with_defaults,
 )
-from capex.models.continued import Continued
+from capex.models.cassette import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
 from capex.models.prices import Price

@@ -33,8 +33,8 @@ from capex.models import (
     UserMessage,
     Wrapped,
     pictures,
-    size,
 )
+from capex.models import prices as size
 from capex.models.prices import Price, input_bound, worst_case
 from capex.worlds import Env, Start
 

@@ -12,7 +12,7 @@ from capex.method.episode import Episode
 from capex.method.executor import Executor
 from capex.method.memory import Memory
 from capex.method.record import EndReason, Turn, record_episode, record_waypoints
-from capex.method.recorder import Recorder
+from capex.method.state import Recorder
 from capex.models import Model
 from capex.plan import PLAN_MAX
 from capex.worlds import Env, Start

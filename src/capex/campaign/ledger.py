@@ -14,7 +14,8 @@ from decimal import Decimal
 from typing import Protocol
 
 from capex.errors import BudgetExceeded, CapexError, ErrorCode, Scope, dollars
-from capex.models import NO_TOKENS, LedgerTotals, Request, RequestAttempt, Usage, size
+from capex.models import NO_TOKENS, LedgerTotals, Request, RequestAttempt, Usage
+from capex.models import prices as size
 from capex.models.prices import Price, cost, worst_case
 from capex.run.pace import Rate, Turn
 from capex.run.spend import ChainStart

@@ -1,5 +1,5 @@
-"""The surroundings of an episode: its limits, observers of its requests and events, and extensions
-that join it.
+"""The surroundings of an episode: its limits, observers of its requests and events, extensions that
+join it, and the beginning of another episode from which it continues.
 """
 
 from __future__ import annotations
@@ -12,11 +12,45 @@ from pathlib import Path
 from capex.method.executor import Outcome, Tick
 from capex.method.motion import ClampedTarget
 from capex.method.observation import Observation
-from capex.method.prefix import Prefix
-from capex.method.record import EndReason, EpisodeRecord
+from capex.method.record import EndReason, EpisodeRecord, Turn
 from capex.models import AttemptObserver, CostObserver, Model, Observers, Reply, Sampling
 from capex.plan import Plan
-from capex.worlds import Command, Env, Start
+from capex.pose import Array
+from capex.worlds import Command, Env, Start, State
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The decisions of an episode before one of them, and its steps."""
+
+    record: EpisodeRecord
+    steps: Mapping[str, Array]  # of steps.npz
+    decision: int  # the first that is made anew, from 1
+
+    @property
+    def notes(self) -> str:
+        """The model's notes for itself before that decision."""
+        return self.turns[-1].notes if self.turns else ""
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The decisions before the state."""
+        return self.record.turns[: self.decision - 1]
+
+    @property
+    def ticks(self) -> int:
+        """Control steps that they took."""
+        return self.record.turns[self.decision - 1].step
+
+    @property
+    def plans(self) -> int:
+        """Plans that they began."""
+        return sum(bool(turn.waypoints) for turn in self.turns)
+
+    def state(self, tick: int) -> State:
+        """The world after so many control steps."""
+        return State(str(self.steps["header"]), self.steps["states"][tick])
+
 
 DEFAULT_SAMPLING = Sampling()
 

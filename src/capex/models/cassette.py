@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from capex.models import (
     Reply,
     Request,
     RequestAttempt,
+    Wrapped,
     describe,
 )
 from capex.models.attempts import repeat
@@ -213,3 +214,40 @@ def _excerpts(was: Any, now: Any) -> tuple[int, str, str]:
         return f"{'…' if start else ''}{text[start:end]}{'…' if len(text) > end else ''}"
 
     return same, repr(cut(was)), repr(cut(now))
+
+
+class Continued(Wrapped):
+    """A model whose first answers come from a log. Observers are told of those as attempts made
+    `again`: counted, not paid. `waited` is told the seconds that each answer took back then.
+    """
+
+    def __init__(
+        self, model: Model, log: Path, waited: Callable[[float], None] = lambda seconds: None
+    ):
+        super().__init__(model)
+        self._waited = waited
+        self._recorded: deque[RecordedRequest] = deque(read_requests(log, torn_end=True))
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """The logged answer while the requests repeat, then the model's."""
+        attempts = self._logged(request)
+        if not attempts:
+            return self._model.complete(request, observer)
+        self._waited(sum(a.waited_s + a.latency_s for a in attempts))
+        return repeat(request, attempts, observer, paid=True)
+
+    def _logged(self, request: Request) -> list[RequestAttempt]:
+        """The attempts that settled this request; none once the log does not tell of it."""
+        if not self._recorded:
+            return []
+        recorded = self._recorded.popleft()
+        attempts = recorded.attempts() if recorded.hash == request.hash else []
+        if attempts and attempts[-1].kind == "context" and self._recorded:
+            return attempts
+        # Cut off among the retries: those are the campaign's cost, not the episode's.
+        if not attempts or attempts[-1].answer is None:
+            self._recorded.clear()
+            return []
+        if answer := self._model.reread(attempts[-1].body):
+            attempts[-1] = replace(attempts[-1], answer=answer)
+        return attempts

@@ -21,9 +21,9 @@ from capex.models import (
     RequestAttempt,
     Usage,
     redact,
-    size,
     wire,
 )
+from capex.models import prices as size
 from capex.models.attempts import conclude, repeat
 from capex.models.body import ProviderFailure, parse, sound
 from capex.models.retry import RetryPolicy, Sent, clip, failed, refused, retry_after_s

@@ -25,8 +25,8 @@ from capex.models import (
     Request,
     RequestAttempt,
     ToolCall,
-    size,
 )
+from capex.models import prices as size
 from capex.models.attempts import repeat
 
 Call = tuple[str, Mapping[str, Any] | str]

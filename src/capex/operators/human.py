@@ -12,7 +12,7 @@ from capex.method.episode import Episode
 from capex.method.executor import Tick
 from capex.method.memory import Memory
 from capex.method.record import EndReason, record_episode
-from capex.method.recorder import Recorder
+from capex.method.state import Recorder
 from capex.models import Model
 from capex.worlds import Env, Start
 

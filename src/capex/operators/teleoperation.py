@@ -21,7 +21,7 @@ from capex.method.executor import Tick
 from capex.method.memory import Memory
 from capex.method.motion import shorten
 from capex.method.record import EndReason, record_episode
-from capex.method.recorder import Recorder
+from capex.method.state import Recorder
 from capex.models import Model
 from capex.worlds import ArmCommand, ArmSpec, Command, Env, RobotState, Spec, Start
 from capex.worlds.robots import RigEnv

@@ -49,12 +49,12 @@ from capex.models import (
     RequestAttempt,
     ToolCall,
     ToolResult,
-    size,
 )
+from capex.models import prices as size
 from capex.models.attempts import conclude
 from capex.models.probe import REPORT
 from capex.pilot import appearance
-from capex.pilot.biases import TUNED, draw
+from capex.pilot.biases import TUNED, Noise, Overconfidence, draw
 from capex.pilot.cameras import KITCHEN, GuessedCameras, from_words, wrist_camera
 from capex.pilot.feedback import bend, looks_again
 from capex.pilot.grounding import (
@@ -69,7 +69,6 @@ from capex.pilot.grounding import (
     apart,
     by_sight,
 )
-from capex.pilot.noise import Noise, Overconfidence
 from capex.pilot.prompt import Page, pictures, read_brief, read_page, targets_m
 from capex.pilot.scene import Scene
 from capex.pilot.segmentation import blank, see

@@ -8,6 +8,8 @@ request corrects them (`feedback.py`).
 
 from __future__ import annotations
 
+import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +19,44 @@ import numpy as np
 
 from capex.pilot.cameras import PLACES
 from capex.pilot.grounding import Answers, Located, Move
-from capex.pilot.noise import Noise
 from capex.pose import Array
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Random numbers by name."""
+
+    seed: int
+    request: str
+
+    def uniform(self, name: str) -> float:
+        """Between 0 and 1, the same for the same name."""
+        digest = hashlib.sha256(f"{self.seed}\0{self.request}\0{name}".encode()).digest()
+        return (int.from_bytes(digest[:8], "big") + 0.5) / 2**64
+
+    def normal(self, name: str) -> float:
+        """Of mean 0 and deviation 1 (Box and Muller)."""
+        return math.sqrt(-2 * math.log(self.uniform(f"{name} r"))) * math.cos(
+            math.tau * self.uniform(f"{name} a")
+        )
+
+
+@dataclass(frozen=True)
+class Overconfidence:
+    """How overconfident the pilot is; all but the first in logits."""
+
+    usual: float = 0.945  # with a touch now and then, the mean is the 0.94 of the paper's model
+    scatter: float = 0.55  # of a statement: fewer than one in twenty falls below 0.8
+    touch: float = 0.25  # how much less a waypoint gets that is meant to touch something
+    fade: float = 0.02  # how much less each further waypoint gets
+
+    def state(self, noise: Noise, index: int, touch: bool) -> float:
+        """The confidence stated for the waypoint at an index of the plan (from 0)."""
+        scatter = self.scatter * noise.normal(f"confidence {index}")
+        logit = math.log(self.usual / (1 - self.usual)) + scatter
+        logit -= self.touch * touch + self.fade * index
+        return round(min(0.99, 1 / (1 + math.exp(-logit))), 2)
+
 
 Touch = Literal["grasp", "release", "push"]
 TOUCHES: tuple[Touch, ...] = ("grasp", "release", "push")

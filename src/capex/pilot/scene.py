@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import capex.plan as plan
-from capex.pilot.biases import TUNED, Biases
+from capex.pilot.biases import TUNED, Biases, Noise
 from capex.pilot.grounding import Feature, Move, apart
-from capex.pilot.noise import Noise
 from capex.pilot.prompt import Brief, Page
 from capex.pilot.segmentation import Pixel, View
 from capex.plan import Gripper, Orientation

@@ -27,7 +27,7 @@ from capex.method.context import NO_CONTEXT, Ended, EpisodeContext
 from capex.method.episode import Episode
 from capex.method.executor import Tick
 from capex.method.record import EndReason, record_episode
-from capex.method.recorder import Recorder
+from capex.method.state import Recorder
 from capex.processes import Worker, WorkerDied, set_niceness
 from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain

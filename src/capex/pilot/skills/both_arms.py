@@ -34,16 +34,6 @@ from capex.pilot.table_objects import kind
 from capex.plan import ArmTarget
 from capex.pose import Array, euler_to_matrix
 
-HALVES = re.compile(
-    r"the (?P<item>\w+) on the (?P<half>left|right) half(?: of the (?P<place>\w+))?"
-    r" with the (?P<arm>left|right) arm",
-    re.I,
-)
-HAND_OVER = re.compile(
-    r"lift the (?P<item>\w+) by its rim with the (?P<giver>left|right) arm, hand it over to the"
-    r" (?P<taker>left|right) arm",
-    re.I,
-)
 HALF_M = 0.055  # from a plate's middle to that of one half: two things beside each other fit
 ON_M = 0.12  # a thing's middle this near to the plate's lies on it
 AWAY_M = 0.15  # the prompt wants the gripper this far from what it let go
@@ -66,7 +56,7 @@ Step = Generator[Sequence[Feature], Answers, Intent | None]
 def halves(scene: Scene, words: re.Match[str]) -> Asking:
     """Each thing onto its half, in the order of the instruction; done when all lie there."""
     place = words["place"] or "plate"
-    for clause in HALVES.finditer(scene.page.instruction):
+    for clause in words.re.finditer(scene.page.instruction):
         own = scene.of(clause["arm"].lower())
         sign = {"left": 1.0, "right": -1.0}[clause["half"].lower()]
         intent = yield from _as_arm(own.arm, _bring(own, clause["item"], place, sign))

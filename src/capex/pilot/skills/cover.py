@@ -28,7 +28,6 @@ from capex.pilot.skills.base_position import may_drive
 from capex.plan import at, ceiling, raised
 from capex.pose import Array
 
-COVER = re.compile(r"put the (\w+) lid on the blender", re.I)
 LIDS = {
     "red": Colour(0, 0.85, 4, 0.05, 0.2),
     "blue": Colour(218, 0.785, 4, 0.05, 0.15),

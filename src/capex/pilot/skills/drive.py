@@ -23,7 +23,6 @@ from capex.pilot.skills.base_position import DRIVE_MAX_M, TURN_MAX_RAD
 from capex.pilot.worktop_front import Front
 from capex.pose import Array
 
-DRIVE = re.compile(r"drive to the (.+?) and stop", re.I)
 BEFORE_M = 0.48  # from the mount to the worktop's edge when the robot stands right in front
 VIEW_RAD = 0.55  # so far from straight ahead a place is surely in view: a lens sees 60 degrees
 LOOK_RAD = 0.5  # a look around: less than the lens sees, so that nothing is skipped

@@ -33,7 +33,6 @@ from capex.pilot.worktop_front import Front
 from capex.plan import Orientation, at
 from capex.pose import Array, yaw_matrix
 
-OPEN = re.compile(r"open the (left|middle|right) cabinet", re.I)
 HANDLE_HEIGHT_M = 0.79  # of an upper cabinet
 # 1: hangs on its left; two doors with handles side by side open away from each other.
 HINGES = {"left": -1.0, "middle": 1.0, "right": -1.0}

@@ -22,9 +22,6 @@ from capex.pilot.skills.base_position import bring_ahead
 from capex.pilot.skills.track import FINGER_HALF_M, Track, follow, from_above, lost, tries
 from capex.pose import Array
 
-KETTLE = re.compile(r"turn on the (\w+) kettle", re.I)
-FAUCET = re.compile(r"(left|right) handle, the one with the (\w+) cap", re.I)
-MIXER = re.compile(r"head of the (\w+) (?:stand )?mixer", re.I)
 # Over the mount, where each control is: what is located outside is the worktop or the wall.
 LEVERS_M, HANDLES_M, LOW_HAND_M = (0.44, 0.62), (0.49, 0.62), (0.49, 0.56)
 SHELL_M = 0.065  # a kettle's radius

@@ -18,13 +18,6 @@ from capex.pilot.table_objects import BLOCK, kind
 from capex.plan import Orientation, at
 from capex.pose import Array
 
-LIFT = re.compile(r"(?:pick up|lift) the (?P<item>[^.]+?)\.?$", re.I)
-PUT = re.compile(r"put the (?P<item>.+?) on the (?P<place>.+?)\.?$", re.I)
-PICK = re.compile(
-    r"pick (?:up )?the (?P<item>.+?)(?: from the (?P<source>.+?))? and (?:place|put) it"
-    r" (?:in|on|onto|into|under) the (?P<place>.+?)\.?$",
-    re.I,
-)
 HOVER_M = 0.10  # over the grasp: the wrist view shows the thing whole, fingers clear of it
 LIFT_M = 0.14  # clears a plate's rim, a sink's edge, a drawer's front
 CARRY_M = 0.15  # over a place: a thing that hangs 5 cm below the fingers clears it by 10 cm

@@ -16,7 +16,6 @@ from capex.pilot.skills.track import STOPPED
 from capex.plan import WaypointStatus, at
 from capex.pose import Array
 
-PRESS = re.compile(r"(?:press|push) the (?:(\w+) )?button", re.I)
 BUTTONS = {"start": Colour(128, 0.74, 6, 0.07, 0.2), "stop": Colour(2, 0.82, 5, 0.06, 0.2)}
 BEFORE_M = 0.07  # the fingers line up this far before a button, and go straight on from there
 BACK_M = 0.20  # drawn back so far, the hand hides nothing of the panel

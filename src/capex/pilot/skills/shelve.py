@@ -18,11 +18,6 @@ from capex.pilot.skills.base_position import may_drive
 from capex.plan import at
 from capex.pose import Array
 
-SHELVE = re.compile(
-    r"pick the (.+?)(?: from the \w+)? and place it (?:in the (open \w+ cabinet)|under the (spout)"
-    r" of the coffee machine)",
-    re.I,
-)
 THINGS: dict[str, tuple[Colour, ...]] = {
     "box of cereal": (Colour(220, 0.64, 3), Colour(43, 0.82, 3)),
     "can": (Colour(220, 0.695, 3, 0.03), Colour(140, 0.60, 4), Colour(0, 0.80, 4)),

@@ -21,7 +21,6 @@ from capex.pilot.skills.base_position import line_up
 from capex.plan import at, raised
 from capex.pose import Array
 
-SLIDE = re.compile(r"(open) the (left|right) drawer|slide the (upper) rack .*\b(out|in)\b", re.I)
 STAND_M = 0.60  # from the mount to a grip before it is taken
 NEAREST_M = 0.40  # the arm draws a grip no nearer
 PUSH_STAND_M = 0.48  # from the mount to a grip before it is pushed

@@ -22,7 +22,6 @@ from capex.pilot.skills.base_position import line_up
 from capex.pilot.skills.flap import STAND_M, close_flap, draw_back, stalls
 from capex.pose import Array
 
-CLOSE = re.compile(r"close the (.*?) ?(?:door|lid)\.?$", re.I)
 FLAPS = ("toaster oven", "oven", "dishwasher")
 HEIGHT_M = 0.71  # of a fridge door's handle, over the mount; the face is pushed there too
 DRAWER_M = 0.13  # height of the drawer below the door

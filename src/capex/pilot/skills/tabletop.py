@@ -34,14 +34,6 @@ from capex.pilot.skills import pick_place
 from capex.pilot.table_objects import kind, lit, top
 from capex.pose import Array
 
-LIFT = re.compile(
-    r"(?:pick up|lift|grab) the (?P<item>.+?)(?: and (?:hold|lift) it(?: up)?)?\.?$", re.I
-)
-PUT = re.compile(
-    r"(?:pick up the (?P<picked>.+?) and )?(?:put|stack) (?:the (?P<item>.+?)|it)"
-    r" (?:on top of|onto|on) the (?P<place>.+?)\.?$",
-    re.I,
-)
 LOOKED_UP_M = 0.13  # of the tip over the table: what is held hangs 3 cm lower
 ON_PLATE_M, ON_BLOCK_M = 0.055, 0.035  # a thing's middle so near to that of its support lies on it
 BY_EYE_M = 0.01  # more, where the one in front hides a part of the other

@@ -21,9 +21,6 @@ from capex.pilot.skills.base_position import bring_ahead
 from capex.pilot.skills.track import Track, follow, from_above, lost, tries
 from capex.pose import Array
 
-KNOB = re.compile(
-    r"turn off the .*burner.*knob is the (first|second|third|fourth) from the left", re.I
-)
 ORDINALS = ("first", "second", "third", "fourth")
 COUNT = len(ORDINALS)
 SPACING_M = 0.1333  # four knobs on a stove's front

@@ -15,8 +15,8 @@ import numpy as np
 
 from capex.pose import Array, Pose
 from capex.worlds.kitchen import panda
+from capex.worlds.kitchen.control import TipController, actuators
 from capex.worlds.kitchen.robot import FINGER_TRAVEL_M
-from capex.worlds.kitchen.tip_control import TipController, actuators
 
 STEP_S = 0.002  # of the simulation
 CONTROL_STEPS = 5  # a torque, and a state for whoever listens, every 10 ms

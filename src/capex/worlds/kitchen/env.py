@@ -34,12 +34,11 @@ from capex.worlds import (
 )
 from capex.worlds.kitchen import control, panda, robot
 from capex.worlds.kitchen.control import Controller
-from capex.worlds.kitchen.ground_truth import GroundTruth
+from capex.worlds.kitchen.ground_truth import STATE_NAMES, GroundTruth, Sensors
 from capex.worlds.kitchen.materials import STYLES
 from capex.worlds.kitchen.parts import SEEN, UNSEEN, Sign
 from capex.worlds.kitchen.robot import ARM
 from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen, to_xml
-from capex.worlds.kitchen.sensors import STATE_NAMES, Sensors
 from capex.worlds.kitchen.situation import Draw, Situation
 from capex.worlds.kitchen.tasks.task import Task
 from capex.worlds.limits import validate_command

@@ -17,8 +17,18 @@ from typing import Any, TypeVar
 
 from capex.pose import PlanarPose
 from capex.worlds.kitchen.fixtures import Fixture
-from capex.worlds.kitchen.food import FOOD, Food, Slice, add_food, add_slice
-from capex.worlds.kitchen.objects import CLUTTER, GROCERIES, GROCERY_KG, MUGS, add_mug
+from capex.worlds.kitchen.objects import (
+    CLUTTER,
+    FOOD,
+    GROCERIES,
+    GROCERY_KG,
+    MUGS,
+    Food,
+    Slice,
+    add_food,
+    add_mug,
+    add_slice,
+)
 from capex.worlds.kitchen.parts import Builder, Point
 
 T = TypeVar("T")

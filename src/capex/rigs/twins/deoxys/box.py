@@ -19,7 +19,7 @@ import numpy as np
 from capex.pose import Array, Pose, rotation_matrix, rotation_vector
 from capex.rigs.twins.arm import CONTROL_STEPS, GRIP_M_S, REFLEX, STEP_S, USER_STOP, SimulatedArm
 from capex.worlds.kitchen import panda
-from capex.worlds.kitchen.tip_control import GAINS, TipGains
+from capex.worlds.kitchen.control import GAINS, TipGains
 
 REFLEX_N = 100.0  # the collision threshold that franka-interface sets
 MAX_TORQUE_NM = 5.0  # MAX_TORQUE of its control_config.yml

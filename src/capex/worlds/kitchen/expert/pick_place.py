@@ -11,7 +11,7 @@ from capex.plan import BaseMotion, Orientation, Steps, at, ceiling, down, line, 
 from capex.pose import Array, tilted_forward, yaw_matrix
 from capex.worlds.kitchen.expert import moves
 from capex.worlds.kitchen.expert.moves import base_pose, holds, line_up, tip_of, to_base
-from capex.worlds.kitchen.food import FOOD
+from capex.worlds.kitchen.objects import FOOD
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv

@@ -5,8 +5,14 @@ from __future__ import annotations
 import functools
 
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.expert import controls as skills
-from capex.worlds.kitchen.machines import add_kettle
+from capex.worlds.kitchen.appliances import add_kettle
+from capex.worlds.kitchen.furniture import (
+    HANDLE_Y_M,
+    KNOB_ORDER,
+    add_working_sink,
+    add_working_stove,
+    knob_y,
+)
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
@@ -17,16 +23,9 @@ from capex.worlds.kitchen.situation import (
     draw_posture,
     draw_robot,
 )
-from capex.worlds.kitchen.stations import (
-    HANDLE_Y_M,
-    KNOB_ORDER,
-    add_working_sink,
-    add_working_stove,
-    knob_y,
-)
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, pair
-from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.kitchen.tasks.task import Task, expert_skill
 
 FAMILY = "Buttons, knobs, levers"
 ORDINALS = ("first", "second", "third", "fourth")
@@ -117,7 +116,7 @@ TASKS = (
         ),
         turn_off_stove,
         criteria.turned_off,
-        skill=functools.partial(skills.operate, push="sideways", to=0.0, stand_m=0.52),
+        skill=expert_skill("controls:operate", push="sideways", to=0.0, stand_m=0.52),
     ),
     Task(
         TaskInfo(
@@ -129,7 +128,7 @@ TASKS = (
         ),
         turn_on_kettle,
         criteria.switched,
-        skill=functools.partial(skills.operate, push="down", to=1.0, stand_m=0.50, half_m=0.006),
+        skill=expert_skill("controls:operate", push="down", to=1.0, stand_m=0.50, half_m=0.006),
     ),
     Task(
         TaskInfo(
@@ -142,7 +141,7 @@ TASKS = (
         turn_on_microwave,
         criteria.started,
         criteria.pressed,
-        skills.press,
+        expert_skill("controls:press"),
     ),
     Task(
         TaskInfo(
@@ -154,6 +153,6 @@ TASKS = (
         ),
         turn_on_faucet,
         criteria.water_runs,
-        skill=functools.partial(skills.operate, push="sideways", to=0.5, stand_m=0.60),
+        skill=expert_skill("controls:operate", push="sideways", to=0.5, stand_m=0.60),
     ),
 )

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 
+from capex.worlds.kitchen.appliances import KETTLE_ON
+from capex.worlds.kitchen.furniture import KNOB_OFF_RAD, WATER_ON_RAD
 from capex.worlds.kitchen.ground_truth import GroundTruth
-from capex.worlds.kitchen.machines import KETTLE_ON
 from capex.worlds.kitchen.objects import PLATE_RADIUS_M
 from capex.worlds.kitchen.robot import HAND_BODIES
-from capex.worlds.kitchen.stations import KNOB_OFF_RAD, WATER_ON_RAD
 
 CLOSED = 0.005  # fraction of a joint's range
 PRESSED = 0.6  # fraction of a button's travel; a touch alone could not be seen

@@ -6,12 +6,9 @@ import functools
 
 from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.expert import doors as skills
-from capex.worlds.kitchen.expert.controls import operate
-from capex.worlds.kitchen.expert.pick_place import cover
+from capex.worlds.kitchen.appliances import add_blender, add_mixer
 from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M
 from capex.worlds.kitchen.furniture import CUPBOARDS, cupboard_y
-from capex.worlds.kitchen.machines import add_blender, add_mixer
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.objects import LID_PLUG_M, add_lid
 from capex.worlds.kitchen.scene import Kitchen
@@ -26,7 +23,7 @@ from capex.worlds.kitchen.situation import (
 )
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
-from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.kitchen.tasks.task import Task, expert_skill
 
 FAMILY = "Doors and lids"
 LIFT = "lift it by the bar at its nose until it stays up."
@@ -137,7 +134,7 @@ TASKS = (
         ),
         close_blender_lid,
         criteria.covered,
-        skill=cover,
+        skill=expert_skill("pick_place:cover"),
     ),
     Task(
         TaskInfo(
@@ -149,7 +146,7 @@ TASKS = (
         ),
         close_fridge,
         criteria.closed,
-        skill=skills.close_door,
+        skill=expert_skill("doors:close_door"),
     ),
     Task(
         TaskInfo(
@@ -161,7 +158,7 @@ TASKS = (
         ),
         close_toaster_oven,
         criteria.closed,
-        skill=skills.close_flap,
+        skill=expert_skill("doors:close_flap"),
     ),
     Task(
         TaskInfo(
@@ -173,7 +170,7 @@ TASKS = (
         ),
         open_cabinet,
         criteria.opened,
-        skill=skills.open_door,
+        skill=expert_skill("doors:open_door"),
     ),
     Task(
         TaskInfo(
@@ -185,6 +182,6 @@ TASKS = (
         ),
         open_mixer_head,
         criteria.lifted,
-        skill=functools.partial(operate, push="up", to=1.0, stand_m=0.55),
+        skill=expert_skill("controls:operate", push="up", to=1.0, stand_m=0.55),
     ),
 )

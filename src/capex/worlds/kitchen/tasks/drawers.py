@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.expert import drawers as skills
 from capex.worlds.kitchen.furniture import (
     DISHWASHER_M,
     DRAWER_TRAVEL_M,
@@ -24,7 +23,7 @@ from capex.worlds.kitchen.situation import (
 )
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import clutter, drawer_counter
-from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.kitchen.tasks.task import Task, expert_skill
 
 FAMILY = "Drawers and racks"
 
@@ -73,7 +72,7 @@ TASKS = (
         ),
         functools.partial(drawers, verb="Open", out=(0.0, 0.0)),
         criteria.slid_out,
-        skill=skills.pull,
+        skill=expert_skill("drawers:pull"),
     ),
     Task(
         TaskInfo(
@@ -85,6 +84,6 @@ TASKS = (
         ),
         rack,
         criteria.slid,
-        skill=skills.slide,
+        skill=expert_skill("drawers:slide"),
     ),
 )

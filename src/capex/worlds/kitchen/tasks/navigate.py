@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.expert import drive as skills
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import clutter
-from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.kitchen.tasks.task import Task, expert_skill
 
 FAMILY = "Navigation"
 PLACES = ("fridge", "toaster oven", "stove", "sink", "toaster", "microwave")
@@ -48,6 +47,6 @@ TASKS = (
         ),
         navigate,
         criteria.arrived,
-        skill=skills.go,
+        skill=expert_skill("drive:go"),
     ),
 )

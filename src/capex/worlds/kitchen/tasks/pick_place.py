@@ -6,10 +6,14 @@ import functools
 
 from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
-from capex.worlds.kitchen.expert import pick_place as skills
+from capex.worlds.kitchen.appliances import (
+    COFFEE_SPOUT_X_M,
+    COFFEE_TRAY_M,
+    SLOT_FLOOR_M,
+    SLOT_Y_M,
+    add_coffee_machine,
+)
 from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M
-from capex.worlds.kitchen.food import FOOD, SLICES
 from capex.worlds.kitchen.furniture import (
     CUPBOARD_HINGES,
     CUPBOARDS,
@@ -20,13 +24,14 @@ from capex.worlds.kitchen.furniture import (
     cupboard_inside,
     cupboard_y,
 )
-from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
 from capex.worlds.kitchen.objects import (
+    FOOD,
     GROCERIES,
     MUGS,
     PAN_RADIUS_M,
     PLATE_FLOOR_M,
     PLATE_RADIUS_M,
+    SLICES,
     add_pan,
     add_plate,
 )
@@ -47,7 +52,7 @@ from capex.worlds.kitchen.situation import (
 )
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import clutter, cupboards, drawer_counter, ledge
-from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.kitchen.tasks.task import Task, expert_skill
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"
@@ -223,7 +228,7 @@ TASKS = (
         ),
         coffee_setup_mug,
         criteria.under_dispenser,
-        skill=skills.shelve,
+        skill=expert_skill("pick_place:shelve"),
     ),
     Task(
         TaskInfo(
@@ -235,7 +240,7 @@ TASKS = (
         ),
         counter_to_cabinet,
         criteria.in_cabinet,
-        skill=skills.shelve,
+        skill=expert_skill("pick_place:shelve"),
     ),
     Task(
         TaskInfo(
@@ -247,7 +252,7 @@ TASKS = (
         ),
         counter_to_stove,
         criteria.in_pan,
-        skill=skills.pick_place,
+        skill=expert_skill("pick_place:pick_place"),
     ),
     Task(
         TaskInfo(
@@ -259,7 +264,7 @@ TASKS = (
         ),
         drawer_to_counter,
         criteria.on_counter,
-        skill=skills.out_of_drawer,
+        skill=expert_skill("pick_place:out_of_drawer"),
     ),
     Task(
         TaskInfo(
@@ -271,7 +276,7 @@ TASKS = (
         ),
         sink_to_counter,
         criteria.on_plate_on_counter,
-        skill=skills.pick_place,
+        skill=expert_skill("pick_place:pick_place"),
     ),
     Task(
         TaskInfo(
@@ -283,6 +288,6 @@ TASKS = (
         ),
         toaster_to_counter,
         criteria.on_plate,
-        skill=skills.pick_place,
+        skill=expert_skill("pick_place:pick_place"),
     ),
 )
