@@ -330,8 +330,15 @@ def _(case: Case, rng: random.Random) -> None:
 @forgery("run", "spend")
 def _(case: Case, rng: random.Random) -> None:
     usd = rng.choice(("1E+999999999", "NaN", "-5", "9" * 5000, 10**400, "[]", True))
-    rows = [{"reserve": "a", "usd": usd, "chain": CHAIN, "episode": 0}]
-    rows += [{"settle": rng.choice(("a", "b")), "usd": "1", "tokens": {"fresh": 10**300}}]
+    rows = [{"line": "reserve", "ticket": "a", "usd": usd, "chain": CHAIN, "episode": 0}]
+    rows += [
+        {
+            "line": "settle",
+            "ticket": rng.choice(("a", "b")),
+            "usd": "1",
+            "tokens": {"fresh": 10**300},
+        }
+    ]
     case.write(case.thing / "spend.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -360,7 +367,14 @@ def _(case: Case, rng: random.Random) -> None:
     objects = [e / n for n in ("record.json", "timing.json", "counterfactual.json")]
     objects += [case.thing / n for n in ("manifest.json", "live.json", "allocation.json")]
     if rng.random() < 0.5:
-        row = rng.choice((b"\n", b"{}\n", b'{"":{}}\n', b'{"settle":"a","usd":"1"}\n'))
+        row = rng.choice(
+            (
+                b"\n",
+                b"{}\n",
+                b'{"":{}}\n',
+                b'{"line":"settle","ticket":"a","usd":"1","reply":true}\n',
+            )
+        )
         case.write(rng.choice(logs), row * (64 * 2**20 // len(row)))
     else:
         row = rng.choice((b"[],", b'{"":{}},', b'"a",', b"1,"))

@@ -143,7 +143,7 @@ class Killer:
         self.calm_s = time.monotonic() - began
         self._calm, self._account = contents(calm), Spend(calm / "spend.jsonl").account()
         rows = map(json.loads, (calm / "spend.jsonl").read_text().splitlines())
-        self._worst_usd = max(Decimal(row["usd"]) for row in rows if "reserve" in row)
+        self._worst_usd = max(Decimal(row["usd"]) for row in rows if row["line"] == "reserve")
         self._mean_s = 2 * self.calm_s / KILLS_A_CAMPAIGN
         episodes = capex.load_run(calm).episodes
         self._episodes, self._episode_usd = len(episodes), Decimal(25)  # the default

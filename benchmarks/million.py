@@ -24,9 +24,10 @@ from rich.table import Table
 from thousand_chains import usage
 
 import capex
+from capex import codec
 from capex.models import pictures
 from capex.models.exchanges import LOG, read_log
-from capex.run.heads import load_head
+from capex.run import Depth
 
 USD, REQUESTS, MINUTES, ATTEMPTS = 1.83, 37, 6.6, 360 / 193  # of a success in the paper
 FILE_MB = 1.0  # an episode, as it should be kept
@@ -48,7 +49,7 @@ class Bytes(NamedTuple):
 
 def measure(path: Path) -> tuple[int, Bytes]:
     """The episodes of a run, and their bytes."""
-    run = capex.load_run(path, load_head)
+    run = capex.load_run(path, Depth.HEADS)
     parts: Counter[str] = Counter()
     sent = received = requests = start_images = packed = png = webp = sampled = 0.0
     for episode in run.episodes:
@@ -67,11 +68,13 @@ def measure(path: Path) -> tuple[int, Bytes]:
         mean_image = sum(sizes.values()) / max(1, len(sizes))
         for line in read_log(episode.path / LOG):
             requests += 1
-            text = json.dumps(line.get("request", {}))
+            text = json.dumps(line.request or {})
             shown = text.count('"sha256"')
             sent += len(text) + shown * len(base64.b64encode(b"0" * round(mean_image)))
             # A stand-in sends no body worth counting: its calls are what a model would write.
-            received += max(len(json.dumps(line[name])) for name in ("body", "answer"))
+            received += max(
+                len(json.dumps(codec.to_json(value))) for value in (line.body, line.answer)
+            )
     count = len(run.episodes)
     parts["spend.jsonl"] = (path / "spend.jsonl").stat().st_size
     mean = {name: size / count for name, size in parts.most_common()}
@@ -171,7 +174,7 @@ def main() -> int:
     rows = Table(title=f"{demonstrations:,.0f} demonstrations", title_justify="left")
     for column in ("what", "in all", "from"):
         rows.add_column(column, justify="right" if column == "in all" else "left")
-    episode = capex.load_run(sys.argv[1], load_head).episodes[0].record
+    episode = capex.load_run(sys.argv[1], Depth.HEADS).episodes[0].record
     for row in plan(found, demonstrations, world_mb(f"{episode.world}:{episode.task}")):
         rows.add_row(*row)
     console.print(rows)

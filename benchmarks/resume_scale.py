@@ -35,7 +35,7 @@ def campaign(out: Path, chains: int, starts: int) -> None:
     """A campaign of the tiny world in this process; what it took when it began, and in all."""
     import capex
     from capex.campaign import events as ev
-    from capex.run.heads import load_head
+    from capex.run import Depth
 
     began: dict[str, float] = {}
 
@@ -56,7 +56,7 @@ def campaign(out: Path, chains: int, starts: int) -> None:
         out=out,
         slots=min(chains, 16),
         watch=watch,
-        load=load_head,
+        depth=Depth.HEADS,
     )
 
 
@@ -94,8 +94,8 @@ def multiply(run: Path, each: int) -> int:
 def _lines(chain: str, start: int, request: str) -> str:
     ticket = f"{chain}-{start}-{request}"
     return (
-        f'{{"chain": "{chain}", "episode": {start}, "reserve": "{ticket}", "usd": "0.6372"}}\n'
-        f'{{"settle": "{ticket}", "usd": "0.0253", "tokens": {TOKENS}, "reply": true}}\n'
+        f'{{"line":"reserve","ticket":"{ticket}","usd":"0.6372","chain":"{chain}","episode":{start}}}\n'
+        f'{{"line":"settle","ticket":"{ticket}","usd":"0.0253","tokens":{TOKENS},"reply":true}}\n'
     )
 
 

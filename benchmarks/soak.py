@@ -98,7 +98,7 @@ def child(out: str, url: str, hours: float, starts: int) -> None:
     """The campaign's process."""
     import capex
     from capex.campaign.patience import Pauses
-    from capex.run.heads import load_head
+    from capex.run import Depth
 
     capex.collect(
         tasks(CHAINS),
@@ -111,7 +111,7 @@ def child(out: str, url: str, hours: float, starts: int) -> None:
         campaign_usd=1_000_000_000,
         keep_images="start",
         pauses=Pauses(0.05, longest_s=0.2),
-        load=load_head,
+        depth=Depth.HEADS,
     )
 
 

@@ -123,7 +123,8 @@ def tests() -> dict[Row, int]:
 
 def _asserts(node: ast.AST) -> bool:
     raises = isinstance(node, ast.Attribute) and node.attr in ("raises", "warns")
-    return raises or isinstance(node, ast.Assert)
+    refuses = isinstance(node, ast.Name) and node.id in ("refuses", "model_fails")  # tests.refusals
+    return raises or refuses or isinstance(node, ast.Assert)
 
 
 def inventory() -> dict[Row, int]:

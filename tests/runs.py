@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ from capex.method.record import (
     WaypointRecord,
 )
 from capex.models import LedgerTotals, Usage
+from capex.models.prices import parse_price
 from capex.plan import ArmTarget, Waypoint
 from capex.report.data import load
 from capex.report.sections import SectionInput, results
 from capex.report.sources import Source, group
-from capex.run.files import write_json
+from capex.run.manifest import RunPlan, write_manifest
 from capex.run.store import Chain, Run, open_run
 
 TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
@@ -185,10 +186,8 @@ def new_run(
 ) -> Run:
     """An empty run that was asked for these starts."""
     run = open_run(path, settings(arms, tasks, **changes))
-    write_json(
-        path / "manifest.json",
-        {**run.manifest, "plan": {"starts": list(starts), "until_successes": None}, "price": PRICE},
-    )
+    plan = RunPlan(starts=tuple(starts))
+    write_manifest(path, replace(run.manifest, plan=plan, price=parse_price(PRICE)))
     return run
 
 

@@ -153,7 +153,7 @@ def test_a_fork_uses_no_server_file_or_module_that_the_run_names(model_demos, tm
     run = tmp_path / "run"
     shutil.copytree(model_demos, run)
     manifest = json.loads((run / "manifest.json").read_text())
-    manifest["settings"] |= {"model": model, "sampling": {}, "arms": {"capex": {}}}
+    manifest["settings"] |= {"model": model, "sampling": {}, "arms": {"capex": {"name": "capex"}}}
     (run / "manifest.json").write_text(json.dumps(manifest))
     with refuses(ErrorCode.NOT_PERMITTED, r"names a server, a file or a module; .*--model"):
         fork(run, f"{chain(run)}/0@1", out=tmp_path / "forks")

@@ -24,7 +24,7 @@ from capex.report.compare import comparisons
 from capex.report.data import load
 from capex.report.sections.section import SectionInput
 from capex.report.sources import group
-from capex.run.files import write_json
+from capex.run.manifest import Manifest, write_manifest
 from capex.run.store import Run
 from conftest import MEMORY
 from lab.campaigns import collect, contents
@@ -62,8 +62,8 @@ def test_a_fork_that_changes_nothing_repeats_its_origin(shm, origin):
         assert forked.record.images == episode.record.images
         own = sum(t.calls for t in episode.record.turns[k:])
         assert (forked.record.requests, fork_of(forked.record).decision) == (own, k + 1)
-        first = next(forked.exchanges())["request"]
-        asked = [line["request"] for line in episode.exchanges() if line["number"] == 1]
+        first = next(forked.exchanges()).request
+        asked = [line.request for line in episode.exchanges() if line.number == 1]
         assert first["messages"] == asked[episode.record.requests - own]["messages"]
 
 
@@ -96,10 +96,18 @@ def test_forks_of_the_kitchen_part_where_their_noise_differs(shm):
 
 @pytest.mark.parametrize(
     ("value", "sentence"),
-    [(3, "fork is 3; it must be a table"), ({"states": "x"}, 'fork.states is "x"; it must be')],
+    [
+        (3, "extensions.fork: Expected 'object', got 'int'"),
+        ({"run": "x", "seed": 0}, "extensions.fork: Object missing required field 'remember'"),
+        (
+            {"run": "x", "seed": 0, "remember": False, "states": "x"},
+            "extensions.fork.states: Expected 'object', got 'str'",
+        ),
+    ],
 )
 def test_the_fields_of_a_run_of_forks_are_checked(tmp_path, value, sentence):
-    write_json(tmp_path / "manifest.json", {"settings": {"command": "fork"}, "fork": value})
+    manifest = Manifest(settings={"command": "fork"}, extensions={"fork": value})
+    write_manifest(tmp_path, manifest)
     with pytest.raises(DamagedFile) as refused:
         _ = Run(tmp_path).manifest
     assert sentence in str(refused.value)

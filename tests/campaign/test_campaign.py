@@ -16,6 +16,7 @@ from capex.campaign import events as ev
 from capex.campaign.chain import ChainPlan
 from capex.errors import ErrorCode
 from capex.run.files import read_json, write_json
+from capex.run.manifest import SettingChange
 from capex.run.spend import Spend
 from capex.run.store import Chain, open_run
 from conftest import MEMORY
@@ -126,8 +127,8 @@ def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(shm):
     ):
         collect(out, arm="capex", starts="0:1", tau=0.7, effort="low")
     run, _ = collect(out, starts="0:2", tau=0.4)
-    assert sorted(run.manifest["settings"]["arms"]) == ["base", "capex"]
-    assert run.manifest["plan"]["starts"] == [0, 1]
+    assert sorted(run.manifest.recorded.arms) == ["base", "capex"]
+    assert run.manifest.plan.starts == (0, 1)
     assert len(run.episodes) == 8
 
 
@@ -152,9 +153,7 @@ def test_a_branch_begins_with_the_runs_episodes_and_is_found_again(shm, undistur
     before = contents(out)
     branched, _ = collect(out, starts="0:3", tau=0.9, branch=True)
     assert branched.path == shm / "run-branch1"
-    assert branched.manifest["branched_from"]["changed"] == [
-        {"name": "arms.capex.tau", "before": 0.5, "now": 0.9}
-    ]
+    assert branched.manifest.branched_from.changed == (SettingChange("arms.capex.tau", 0.5, 0.9),)
     assert contents(out) == before
     assert {k: v for k, v in contents(branched.path).items() if k in before} == before
     third = branched.chain("lab.world", "high", "capex").episodes[2]

@@ -218,17 +218,17 @@ def test_a_run_from_before_the_limit_on_silence_goes_on_without_it(shm):
     one = {"names": "lab.world:high", "arm": "capex"}
     model = LabModel("")
     run, _ = collect(shm / "run", **one, starts="0:1", model=model)
-    assert run.manifest["settings"]["arms"]["capex"]["silent_decisions"] == 3
+    assert run.manifest.settings["arms"]["capex"]["silent_decisions"] == 3
     manifest = read_json(shm / "run" / "manifest.json")
     del manifest["settings"]["arms"]["capex"]["silent_decisions"]
     write_json(shm / "run" / "manifest.json", manifest)
     run, _ = collect(shm / "run", **one, starts="0:3", model=_mute(shm / "mute"))
     assert [(e.record.end, e.record.requests) for e in run.episodes][1:] == [("decisions", 36)] * 2
-    assert "silent_decisions" not in run.manifest["settings"]["arms"]["capex"]
+    assert "silent_decisions" not in run.manifest.settings["arms"]["capex"]
     with refuses(ErrorCode.OTHER_SETTINGS, r"--silent-decisions of arm capex: None before, 2 now"):
         collect(shm / "run", **one, starts="0:4", model=model, silent_decisions=2)
     run, _ = collect(shm / "off", **one, starts="0:1", model=model, silent_decisions=0)
-    assert "silent_decisions" not in run.manifest["settings"]["arms"]["capex"]
+    assert "silent_decisions" not in run.manifest.settings["arms"]["capex"]
 
 
 @pytest.mark.parametrize("fault", ["silent", "creep", "stall", "drip", "pour"])
@@ -369,7 +369,7 @@ def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(
             ("", 1)
         ] * 2  # the episode went on
         assert f"Act 1: {first.skipped_reason}" in json.dumps(
-            list(episode.exchanges())[-1]["request"]
+            list(episode.exchanges())[-1].request
         )  # and the model was told
         assert run.invalid == ()
         # Four attempts: three were answered and paid for; the one that was refused, or not even sent, cost nothing.

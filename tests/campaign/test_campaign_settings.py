@@ -46,7 +46,7 @@ def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
     config.write_text(CONFIG)
     prices = price_file(shm)
     run = capex.collect(config=config, out=shm / "run", tau=0.8, prices=prices, seed=5)
-    settings = run.manifest["settings"]
+    settings = run.manifest.settings
     assert settings["tasks"] == ["lab.world:low"]
     assert settings["seed"] == 5
     assert settings["sampling"] == vars(Sampling(effort="low"))
@@ -62,9 +62,9 @@ def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
         0.5,
         1,
     )  # tau means nothing to it
-    assert run.manifest["plan"]["starts"] == [0, 1]
-    assert run.manifest["price"]["model"] == "lab"
-    assert run.manifest["price"]["source"] == "a test"
+    assert run.manifest.plan.starts == (0, 1)
+    assert run.manifest.price.model == "lab"
+    assert run.manifest.price.source == "a test"
     assert {c.arm for c in run.chains} == {"eager", "base"}
     assert all(e.record.seed == 5 for e in run.episodes)
 
@@ -116,7 +116,7 @@ def test_a_run_keeps_the_price_it_began_with(shm):
     collect(shm / "run", starts="0:1", prices=price_file(shm, fresh=10))
     price_file(shm, fresh=20)
     run, _ = collect(shm / "run", starts="0:1")
-    assert run.manifest["price"]["fresh"] == "10"
+    assert run.manifest.price.fresh == 10
     with refuses(ErrorCode.OTHER_SETTINGS, r"--prices, fresh: '10' before, '20' now"):
         collect(shm / "run", starts="0:1", prices=shm / "prices.toml")
 
@@ -125,7 +125,7 @@ def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
     prompt = shm / "mine.txt"
     prompt.write_text("Drive the robot. <<SETTINGS>>")
     run, _ = collect(shm / "run", "lab.world:low", arm="capex", starts="0:1", prompt=prompt)
-    asked = next(iter(run.episodes[0].exchanges()))["request"]["system"]
+    asked = next(iter(run.episodes[0].exchanges())).request["system"]
     assert asked.startswith("Drive the robot. {")
     assert (run.path / "prompt.txt").read_text() == prompt.read_text()
     prompt.write_text("Another. <<SETTINGS>>")
@@ -556,8 +556,8 @@ def test_a_dry_run_knows_the_size_and_sends_nothing(shm):
     lines = [line for e in run.episodes for line in e.exchanges()]
     capex_sample, base_sample = plan.samples
     first = next(iter(run.chain("lab.world", "low", "base").episodes[0].exchanges()))
-    assert base_sample.tokens == first["usage"]["fresh"]
-    assert max(line["usage"]["fresh"] for line in lines) < capex_sample.largest_bound
+    assert base_sample.tokens == first.usage.fresh
+    assert max(line.usage.fresh for line in lines) < capex_sample.largest_bound
     size = sum(f.stat().st_size for f in (shm / "run/chains").rglob("*") if f.is_file())
     about, most = plan.disk
     assert size < most

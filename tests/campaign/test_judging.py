@@ -38,7 +38,7 @@ def test_a_chain_waits_for_verdicts_and_memory_learns_from_them(shm):
     assert seen[0] == {}
     assert seen[1] == {"0": {"verdict": "success", "at": at}}
     assert [seen[3][s]["verdict"] for s in "012"] == ["success", "failure", "success"]
-    system = next(run.episodes[3].exchanges())["request"]["system"]
+    system = next(run.episodes[3].exchanges()).request["system"]
     assert "3 earlier attempts, 2 succeeded, 1 failed" in str(system)
 
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import threading
 import time
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from multiprocessing.synchronize import Barrier
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from capex import codec
 from capex.campaign.ledger import Budget, Ledger, Totals, budgets_for
 from capex.errors import BudgetExceeded, ErrorCode
 from capex.models import (
@@ -41,7 +43,6 @@ from capex.models.prices import (
     cost,
     input_bound,
     load_prices,
-    parse_price,
     picture_bound,
     worst_case,
 )
@@ -98,9 +99,7 @@ def test_the_papers_prices():
 
 
 def _without_tier(price: Price) -> Price:
-    return parse_price(
-        {name: value for name, value in price.as_json().items() if name != "long_context"}
-    )
+    return replace(price, long_context=None)
 
 
 def test_long_context_raises_all_rates_of_the_request():
@@ -236,7 +235,7 @@ def test_a_bad_price_file_is_refused_with_a_sentence(tmp_path, text, code, words
 
 def test_a_row_survives_the_manifest():
     for row in load_prices().rows:
-        assert parse_price(json.loads(json.dumps(row.as_json()))) == row
+        assert codec.from_json(json.loads(json.dumps(codec.to_json(row))), Price) == row
     with refuses(ErrorCode.UNREADABLE_FILE):
         load_prices(Path("/nonexistent/prices.toml"))
 
@@ -372,9 +371,7 @@ def test_a_typed_dollar_budget_needs_a_price():
 def test_spend_reserves_settles_and_refuses(tmp_path):
     spend, other = Spend(tmp_path / "spend.jsonl"), Spend(tmp_path / "spend.jsonl")
     assert spend.account() == Account()
-    first = spend.reserve(
-        D("0.60"), limit=D(1), labels={"chain": "kitchen--lift--capex", "episode": 7}
-    )
+    first = spend.reserve(D("0.60"), limit=D(1), start=("kitchen--lift--capex", 7))
     with pytest.raises(BudgetExceeded) as caught:
         other.reserve(D("0.41"), limit=D(1))
     assert (caught.value.spent, caught.value.asked, caught.value.scope) == (
@@ -403,10 +400,11 @@ def test_spend_reserves_settles_and_refuses(tmp_path):
     assert (spend.total(), spend.account().tokens.fresh) == (1, 6)
     rows = [json.loads(line) for line in (tmp_path / "spend.jsonl").read_text().splitlines()]
     assert rows[0] == {
+        "line": "reserve",
+        "ticket": first,
+        "usd": "0.60",
         "chain": "kitchen--lift--capex",
         "episode": 7,
-        "reserve": first,
-        "usd": "0.60",
     }
     with pytest.raises(ValueError, match="no amount"):
         spend.reserve(D(-1))
@@ -432,7 +430,7 @@ def test_a_torn_last_line_is_never_money_lost(tmp_path):
         fresh.reserve(D(1))
         assert Spend(path).total() == watching.total() == expected + 1
         assert path.read_bytes().startswith(
-            settled[: max(len(before), len(held) if cut >= len(held) else 0)] + b'{"reserve"'
+            settled[: max(len(before), len(held) if cut >= len(held) else 0)] + b'{"line":"reserve"'
         )
 
 
@@ -444,8 +442,10 @@ def test_spending_is_not_forgotten(tmp_path):
     for damage in (
         b"\n",
         b"{}\n",
-        b'{"settle": "none", "usd": "0", "tokens": null}\n',
-        b'{"reserve": "a", "usd": "NaN"}\n',
+        b'{"line": "settle", "ticket": "none", "usd": "0", "tokens": null, "reply": true}\n',
+        b'{"line": "reserve", "ticket": "a", "usd": "NaN"}\n',
+        b'{"line": "reserve", "ticket": "a", "usd": "0", "chain": "c", "episode": -1}\n',
+        b'{"line": "other", "ticket": "a", "usd": "0"}\n',
         b"[1]\n",
         b"\0\0\n",
     ):
@@ -533,7 +533,7 @@ def _worker(path: Path, truth: Path, seed: int, limit: Decimal, price: Price) ->
     refusals = 0
     while refusals < 3:
         request = _request("x" * rng.randrange(2000), max_output_tokens=rng.randrange(1, 8000))
-        ledger = Ledger(price, (Budget(limit, "campaign"),), spend, {"chain": "c", "episode": seed})
+        ledger = Ledger(price, (Budget(limit, "campaign"),), spend, ("c", seed))
         try:
             ledger.before(request, 1)
         except BudgetExceeded:
@@ -617,7 +617,7 @@ def _replay(path: Path, limit: Decimal) -> Decimal:
     total = D(0)
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        ticket = row.get("reserve") or row["settle"]
+        ticket = row["ticket"]
         if row["usd"] is not None:
             total += D(row["usd"]) - amounts.get(ticket, D(0))
             amounts[ticket] = D(row["usd"])
@@ -657,9 +657,7 @@ def test_the_ledger_of_an_episode(tmp_path):
     spend = Spend(tmp_path / "spend.jsonl")
     request = _request()
     worst = worst_case(request, ASTRA)
-    ledger = Ledger(
-        ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, {"chain": "c", "episode": 0}
-    )
+    ledger = Ledger(ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, ("c", 0))
     ledger.before(request, 1)
     assert ledger.spent_usd == spend.total() == worst
     ledger.after(request, 1, RequestAttempt("http 429", "no", 0.1))

@@ -115,7 +115,7 @@ def test_requests_in_flight_at_kills_count_against_their_start_for_ever(shm):
     collect(shm / "run", **first, model=LabModel(""))
     spend = Spend(shm / "run" / "spend.jsonl")
     for _ in range(5):
-        spend.reserve(D("0.55"), labels={"chain": "lab.world--high--base", "episode": 1})
+        spend.reserve(D("0.55"), start=("lab.world--high--base", 1))
     before = spend.total()
     run, events = collect(shm / "run", **{**first, "starts": "0:2"}, model=LabModel(""))
     assert [e.record.start for e in run.episodes] == [0]
@@ -218,12 +218,12 @@ def test_a_runs_budget_is_remembered(shm):
     priced = {**ONE, "prices": price_file(shm)}
     collect(shm / "run", **priced, campaign_usd=7)
     run, events = collect(shm / "run", **{**priced, "starts": "0:2"})
-    assert run.manifest["plan"]["campaign_usd"] == "7.0"
+    assert run.manifest.plan.campaign_usd == D("7.0")
     assert "budget of $7.00, set by an earlier command, still holds" in events[0].warning
     run, events = collect(shm / "run", **{**priced, "starts": "0:2"}, campaign_usd=9)
-    assert run.manifest["plan"]["campaign_usd"] == "9.0"
+    assert run.manifest.plan.campaign_usd == D("9.0")
     assert "still holds" not in events[0].warning
-    Spend(shm / "run" / "spend.jsonl").reserve(D(9), labels={"chain": "other", "episode": 0})
+    Spend(shm / "run" / "spend.jsonl").reserve(D(9), start=("other", 0))
     collect(shm / "run", **{**priced, "starts": "0:2"})  # nothing is left to run
     with refuses(
         ErrorCode.BUDGET_TOO_SMALL, r"\$9.00, set by an earlier command, covers no request"
@@ -234,16 +234,16 @@ def test_a_runs_budget_is_remembered(shm):
 @pytest.mark.parametrize(
     ("plan", "code", "words"),
     [
-        (None, ErrorCode.DAMAGED_FILE, "plan is .* must be a table"),
-        (7, ErrorCode.DAMAGED_FILE, "plan is .* must be a table"),
-        ({"campaign_usd": [1]}, ErrorCode.BAD_SETTING, "the budget in the manifest"),
+        (None, ErrorCode.DAMAGED_FILE, "plan: Expected 'object'"),
+        (7, ErrorCode.DAMAGED_FILE, "plan: Expected 'object'"),
+        ({"campaign_usd": [1]}, ErrorCode.DAMAGED_FILE, "plan.campaign_usd: Expected"),
         ({"campaign_usd": "-3"}, ErrorCode.BAD_SETTING, "the budget in the manifest"),
     ],
 )
 def test_a_remembered_budget_that_cannot_be_read_ends_in_a_sentence(shm, plan, code, words):
     priced = {**ONE, "prices": price_file(shm)}
     run, _ = collect(shm / "run", **priced, campaign_usd=7)
-    write_json(shm / "run" / "manifest.json", run.manifest | {"plan": plan})
+    write_json(shm / "run" / "manifest.json", run.manifest.as_json() | {"plan": plan})
     with refuses(code, words):
         collect(shm / "run", **{**priced, "starts": "0:2"})
 

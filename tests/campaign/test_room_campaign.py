@@ -33,12 +33,12 @@ def test_a_stand_in_arranges_judges_and_clears_an_e_stop(shm):
     (scene,) = (run.path / ARRANGEMENTS).iterdir()
     assert [p.name for p in (scene / "0000").glob("*.png")] == ["front.png"]
     assert (run.path / "rig.toml").read_bytes() == rig.read_bytes()
-    assert run.manifest["settings"]["operator"] == "scripted"
-    (contents,) = run.manifest["settings"]["world_files"].values()
+    assert run.manifest.settings["operator"] == "scripted"
+    (contents,) = run.manifest.recorded.world_files.values()
     assert list(contents["tasks"]) == ["LiftBlock"]
     assert {"desk.toml", "guard.toml"} <= contents.keys()
-    (texts,) = run.manifest["world_files"].values()
-    assert texts["files"]["desk.toml"] == rig.read_text()
+    (texts,) = run.manifest.world_files.values()
+    assert texts.files["desk.toml"] == rig.read_text()
     guard = shm / "room" / "guard.toml"
     guard.write_text(guard.read_text().replace("max_step_m = 0.02", "max_step_m = 0.03"))
     changed = r"the rig file, rig:.*desk\.toml\.guard\.toml\.max_step_m: 0\.02 before, 0\.03 now"

@@ -98,7 +98,7 @@ def test_writers_of_the_spend_log_share_a_flush(tmp_path, monkeypatch):
         flushes.append(seen)
 
     def write(name):
-        ticket = spend.reserve(Decimal(1), labels={"chain": "c", "episode": name})
+        ticket = spend.reserve(Decimal(1), start=("c", name))
         text = (tmp_path / "spend.jsonl").read_text()
         lines.append(text[: text.index(ticket)].count("\n") < max(flushes))
         spend.settle(ticket, Decimal("0.25"))
@@ -118,7 +118,7 @@ def test_writers_of_the_spend_log_share_a_flush(tmp_path, monkeypatch):
 
 def test_a_worker_does_not_read_again_what_the_driver_has_read_of_the_spend(tmp_path):
     spend = Spend(tmp_path / "spend.jsonl")
-    tickets = [spend.reserve(Decimal(2), labels={"chain": "c", "episode": k}) for k in range(3)]
+    tickets = [spend.reserve(Decimal(2), start=("c", k)) for k in range(3)]
     spend.settle(tickets[0], Decimal("0.5"))
     known = pickle.loads(pickle.dumps(spend.known()))
     text = spend.path.read_bytes()

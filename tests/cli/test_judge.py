@@ -60,7 +60,7 @@ def test_a_campaign_killed_between_an_episode_and_its_verdict_asks_first(shm):
     assert (verdict.by, verdict.reason, verdict.words) == ("Ada", "dropped", "it fell")
     assert run.episodes[1].verdicts_seen["0"]["at"] == verdict.at
     assert told.index("start 0, ") < told.index("start 1, ")
-    assert run.manifest["operators"] == {"Ada": False}
+    assert run.manifest.operators == {"Ada": False}
 
 
 def test_a_terminal_gives_single_keys_and_undo_asks_again(unjudged):

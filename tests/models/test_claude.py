@@ -161,7 +161,7 @@ def test_a_decision_of_a_model_that_cannot_be_forced(tmp_path):
     assert [NO_CALL in text for text in sent] == [False, True, True, True, True, True]
     assert [LAST_ROUND in text for text in sent] == [False] * 5 + [True]
     # What was asked is logged as it was sent, and replays.
-    asked = [line["request"] for line in read_log(tmp_path / LOG)]
+    asked = [line.request for line in read_log(tmp_path / LOG)]
     assert {request["tool_choice"] for request in asked} == {"auto"}
     again = _episode(Cassette(tmp_path))
     assert again.record.turns == episode.record.turns

@@ -214,23 +214,23 @@ def _record(folder: Path, wire_name: str = "responses") -> list[Request]:
 def test_exchange_log(tmp_path):
     requests = _record(tmp_path)
     lines = list(read_log(tmp_path / "exchanges.jsonl"))
-    assert [(line["number"], line["status"]) for line in lines] == [
+    assert [(line.number, line.status) for line in lines] == [
         (1, "http 429"),
         (2, "ok"),
         (1, "ok"),
         (1, "ok"),
         (1, "http 400"),
     ]
-    assert [line["hash"] for line in lines if line["number"] == 1] == [r.hash for r in requests]
-    assert [line["request"] for line in lines if line["number"] == 1] == [
+    assert [line.hash for line in lines if line.number == 1] == [r.hash for r in requests]
+    assert [line.request for line in lines if line.number == 1] == [
         json.loads(json.dumps(models.describe(r))) for r in requests
     ]
-    assert lines[1]["body"]["usage"]["input_tokens_details"] == {
+    assert lines[1].body["usage"]["input_tokens_details"] == {
         "cached_tokens": 250,
         "cache_write_tokens": 50,
     }
-    assert lines[1]["usage"] == vars(USAGE)
-    assert [line["body"].get("instructions") for line in lines[1:4]] == ["[as sent]"] * 3
+    assert lines[1].usage == USAGE
+    assert [line.body.get("instructions") for line in lines[1:4]] == ["[as sent]"] * 3
     assert [p.name for p in (tmp_path / "images").iterdir()] == [f"{Picture('', PNG).sha256}.png"]
     assert (tmp_path / "exchanges.jsonl").read_text().count(REQUEST.system) == 1
     assert "latency" not in (tmp_path / "exchanges.jsonl").read_text()

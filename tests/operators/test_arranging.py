@@ -274,4 +274,4 @@ def test_a_killed_attempt_is_kept_as_invalid_with_what_it_had(shm):
     assert (invalid.path / "arrangement" / "match.json").is_file()
     assert operator.arranged[0][1] is not None
     first = next(run.episodes[0].exchanges())
-    assert first["number"] == 1
+    assert first.number == 1

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import runs
+from capex import codec
 from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
 from capex.method.record import Turn
 from capex.models import LedgerTotals, Usage
+from capex.models.exchanges import Exchange
 from capex.report import calibration, compare, costs, experience
 from capex.report.data import load
 from capex.report.sections.calibration import calibration_section
@@ -294,7 +296,20 @@ def test_a_prediction_equals_what_the_calibrator_said(synthetic):
 
 
 def exchange(status, usage, billed="yes"):
-    return json.dumps({"status": status, "billed": billed, "usage": usage})
+    line = Exchange(
+        hash="",
+        number=1,
+        status=status,
+        http_status=None,
+        billed=billed,
+        usage=None if usage is None else Usage(**usage),
+        kind="",
+        error="",
+        answer=None,
+        headers={},
+        body=None,
+    )
+    return json.dumps(codec.to_json(line))
 
 
 def test_cost_per_decision_assigns_retries_to_the_decision_that_they_served(tmp_path):

@@ -12,6 +12,7 @@ from capex.report.data import load
 from capex.report.sections.section import SectionInput
 from capex.report.sections.verdicts import verdicts_section
 from capex.report.sources import group
+from capex.run import Manifest
 from capex.run.store import create_run
 from capex.run.verdicts import Verdict, append_verdict
 from runs import commit, record
@@ -36,7 +37,7 @@ def episode(run, arm, start, *words, end="done", seen=None):
 
 @pytest.fixture
 def section(shm):
-    run = create_run(shm / "run", {"settings": {"arms": {}}, "operators": {"Ada": True}})
+    run = create_run(shm / "run", Manifest(settings={"arms": {}}, operators={"Ada": True}))
     episode(run, "base", 0, "failure:dropped")
     episode(run, "base", 1, "failure:dropped", end="horizon")
     episode(run, "base", 2, "success")
@@ -85,7 +86,7 @@ def test_reasons_judges_and_changes_are_told(section):
 
 
 def test_worlds_that_judge_themselves_have_no_such_section(shm):
-    run = create_run(shm / "run", {"settings": {"arms": {}}})
+    run = create_run(shm / "run", Manifest(settings={"arms": {}}))
     commit(run.chain("kitchen", "CloseFridge", "base"), record(arm="base"))
     data = load([shm / "run"])
     assert verdicts_section(SectionInput(data, group(data)[0])) == []

@@ -13,6 +13,7 @@ from capex.campaign.repair import repair
 from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.cli.progress import forecast_sentence, table
+from capex.errors import DamagedFile
 from capex.models import ModelError, RequestAttempt
 from capex.models.exchanges import read_times
 from capex.report.compare import compare, totals
@@ -170,12 +171,12 @@ def test_what_was_waited_for_before_a_cut_off_counts_as_time(shm):
     with pytest.raises(MemoryError):
         collect(shm / "run", **{**ONE, "starts": "0:1"}, model=Slow("", 4, "stop"))
     (left,) = (shm / "run").glob("chains/*/unfinished/*.jsonl")
-    assert [row["latency_s"] for row in read_times(left)] == [100.0] * 3
+    assert [row.latency_s for row in read_times(left)] == [100.0] * 3
     run, _ = collect(shm / "run", **{**ONE, "starts": "0:1"}, model=LabModel(""))
     (episode,) = run.episodes
     assert 300.0 <= episode.seconds < 400.0
     assert episode.timing.model_s >= 300.0
-    assert [row["latency_s"] for row in read_times(episode.path / "exchanges.jsonl")][:3] == [
+    assert [row.latency_s for row in read_times(episode.path / "exchanges.jsonl")][:3] == [
         100.0
     ] * 3
     collect(shm / "calm", **{**ONE, "starts": "0:1"}, model=LabModel(""))
@@ -187,9 +188,7 @@ def test_a_kill_in_flight_is_counted_from_the_books(shm):
     with pytest.raises(MemoryError):
         collect(shm / "run", **ONE, model=Flaky("", 4, "stop"), prices=price_file(shm))
     spend = Spend(shm / "run" / "spend.jsonl")
-    spend.reserve(
-        Decimal("0.5"), labels={"chain": "lab.world--high--base", "episode": 0}
-    )  # in flight at the kill
+    spend.reserve(Decimal("0.5"), start=("lab.world--high--base", 0))  # in flight at the kill
     run, _ = collect(shm / "run", **ONE, model=LabModel(""), prices=price_file(shm))
     account = _agree(shm / "run")
     assert (account.unsettled, account.held_usd) == (1, Decimal("0.5"))
@@ -305,7 +304,6 @@ def test_a_start_of_a_branch_that_was_repaired_is_the_branchs_own(shm):
     [
         "first",
         [1],
-        {"run": "first"},
         {"run": 3, "episodes": 5, "changed": 7, "invalid": []},
         {
             "episodes": {"lab.world--high--capex": 5},
@@ -313,17 +311,41 @@ def test_a_start_of_a_branch_that_was_repaired_is_the_branchs_own(shm):
             "invalid": {"lab.world--high--capex": 1},
         },
         {
+            "run": "first",
             "episodes": {"lab.world--high--capex": ["0", None]},
             "changed": [5, {}],
             "branched_from": "x",
         },
         {
+            "run": "first",
             "episodes": {"lab.world--high--capex": [0]},
             "changed": [{"name": "arms.capex.tau.deeper"}, {"name": 3, "before": {}}],
         },
     ],
 )
-def test_a_garbled_word_on_a_branchs_origin_ends_no_command(shm, told):
+def test_a_garbled_word_on_a_branchs_origin_is_refused_with_one_sentence(shm, told):
+    collect(shm / "run", "lab.world:high", arm="capex", starts="0:2")
+    manifest = read_json(shm / "run" / "manifest.json")
+    write_json(shm / "run" / "manifest.json", {**manifest, "branched_from": told})
+    for read in (read_status, lambda path: list(replay(path)), repair):
+        with pytest.raises(DamagedFile, match=r"manifest\.json is damaged: .*branched_from"):
+            read(shm / "run")
+    _, sources = _sources(shm / "run")
+    assert sum(len(s.episodes) for s in sources) == 2
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"run": "first"},
+        {
+            "run": "first",
+            "episodes": {"lab.world--high--capex": [0]},
+            "changed": [{"name": "arms.capex.tau.deeper"}],
+        },
+    ],
+)
+def test_an_origin_that_tells_little_ends_no_command(shm, told):
     collect(shm / "run", "lab.world:high", arm="capex", starts="0:2")
     manifest = read_json(shm / "run" / "manifest.json")
     write_json(shm / "run" / "manifest.json", {**manifest, "branched_from": told})

@@ -50,7 +50,7 @@ def test_a_run_is_loaded_in_the_order_in_which_it_ran(tmp_path):
         note = InvalidNote(start=3, error="the server failed")
         chain.begin(3).commit_invalid(note, Timing(), STEPS)
     run = capex.load_run(tmp_path / "run")
-    assert run.manifest["settings"] == {"tau": 0.5}
+    assert run.manifest.settings == {"tau": 0.5}
     assert [(e.index, e.position, e.seconds) for e in run.episodes] == [(7, 0, 2.5), (2, 1, 1.5)]
     assert run.chain("kitchen", "CloseFridge", "capex").successes == 1
     assert run.chain("kitchen", "CloseFridge", "base") is None

@@ -82,10 +82,10 @@ def test_a_run_continues_with_the_same_settings_only(tmp_path):
 
 def test_the_manifest_says_what_bits_depend_on(tmp_path):
     manifest = open_run(tmp_path / "run", {"a": 1}, "egl").manifest
-    assert manifest["settings"] == {"a": 1}
-    assert manifest["fingerprint"]["gl"] == "egl"
-    assert {"mujoco", "numpy", "blas", "cpu_features"} <= set(manifest["fingerprint"])
-    assert manifest["versions"]["capex"]
+    assert manifest.settings == {"a": 1}
+    assert manifest.fingerprint["gl"] == "egl"
+    assert {"mujoco", "numpy", "blas", "cpu_features"} <= set(manifest.fingerprint)
+    assert manifest.versions["capex"]
 
 
 def _write_for_ever(path: str) -> None:

@@ -19,9 +19,8 @@ from capex.errors import DamagedFile, ErrorCode
 from capex.models import pictures
 from capex.operators import inbox
 from capex.operators.screens import Screens
-from capex.run import control, load_run
+from capex.run import Depth, control, load_run
 from capex.run.files import TEMPORARY, write_json
-from capex.run.heads import load_head
 from capex.run.live import LIVE_FOLDER, camera_views, watch
 from capex.run.store import Chain
 from capex.studio.guard import Refused
@@ -35,7 +34,7 @@ from refusals import refuses
 
 
 def test_heads_tell_what_whole_records_tell(synthetic):
-    whole, heads = load_run(synthetic).episodes, load_run(synthetic, load_head).episodes
+    whole, heads = load_run(synthetic).episodes, load_run(synthetic, Depth.HEADS).episodes
     assert len(whole) == len(heads) == 48
     for episode, head in zip(whole, heads, strict=True):
         assert replace(episode.record, turns=()) == head.record

@@ -73,7 +73,7 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
     (spoken,) = (e for e in done if e.record.messages)
     (message,) = spoken.record.messages
     assert (message.text, message.by) == (WORDS, "studio")
-    asked = [json.dumps(line.get("request", {})) for line in spoken.exchanges()]
+    asked = [json.dumps(line.request or {}) for line in spoken.exchanges()]
     assert 1 <= sum(f"The operator says: {WORDS}" in text for text in asked) <= 6
     assert spoken.index in {e.start for e in load([out]).episodes}
     unaided = load([out], unaided=True)

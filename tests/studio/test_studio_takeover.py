@@ -196,7 +196,7 @@ def check_the_mark(out, driven):
     after = next(t for t in record.turns if t.decision == turn["decision"])
     assert after.step == turn["step"] + turn["steps"]
     told = f"The operator says: I drove the robot myself for {turn['steps']} control steps."
-    assert any(told in str(line.get("request", "")) for line in driven.exchanges())
+    assert any(told in str(line.request) for line in driven.exchanges())
     (replayed,) = (r for r in replay(out) if r.path == driven.path)
     assert not replayed.difference
     total = read_status(out).board.total

@@ -66,13 +66,13 @@ def execute_run(
     all of them). Each is stored as soon as it is known, so that an interrupted run continues.
     """
     recorded = find_run(run)
-    if recorded.manifest.get("settings", {}).get("command") not in ("collect", COMMAND):
+    if recorded.manifest.recorded.command not in ("collect", COMMAND):
         raise CapexError(
             f"{run} was not collected with a model, so it holds no plans with a deferred tail; give"
             " the run of a `capex collect`",
             code=ErrorCode.WRONG_CONTENT,
         )
-    exact = recorded.manifest.get("fingerprint", {}) | {"gl": ""} == fingerprint()
+    exact = {**recorded.manifest.fingerprint, "gl": ""} == fingerprint()
     chains = [load_chain(chain) for chain in recorded.chains()]
     episodes = [episode.path for chain in chains for episode in chain.episodes]
     for world in {chain.world for chain in chains}:

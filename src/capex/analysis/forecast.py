@@ -104,7 +104,7 @@ def forecast(path: Path, demonstrations: int, usd: float | None = None) -> RunFo
     if usd is not None and not usd > 0:
         raise CapexError(f"--usd is {usd:g}; it must be more than 0", code=ErrorCode.BAD_SETTING)
     status = read_status(path)
-    if status.run.manifest.get("settings", {}).get("command") == "fork":
+    if status.run.manifest.recorded.command == "fork":
         raise CapexError(
             f"{path} holds forks, which go on from saved states and are no demonstrations; forecast"
             " the run that they come from",
@@ -125,7 +125,7 @@ def forecast(path: Path, demonstrations: int, usd: float | None = None) -> RunFo
             code=ErrorCode.NO_DATA,
         )
     spent = None if usd is None else _spend(chains, usd, path)
-    stand_in = bool(status.run.manifest.get("stand_in"))
+    stand_in = status.run.manifest.stand_in
     return RunForecast(str(path), stand_in, demonstrations, tuple(chains), tuple(untried), spent)
 
 
@@ -151,8 +151,8 @@ def of_line(line: ChainLine, task: str, method: str, demonstrations: int) -> Cha
 
 def learns(run: LoadedRun, arm: str) -> bool:
     """Whether a method's later attempts see what earlier ones left."""
-    told = run.manifest.get("settings", {}).get("arms", {}).get(arm, {})
-    return isinstance(told, dict) and told.get("memory") == "chain"
+    method = run.manifest.recorded.arms.get(arm)
+    return method is not None and method.memory == "chain"
 
 
 def _spend(chains: Sequence[ChainForecast], usd: float, path: Path) -> Spent:

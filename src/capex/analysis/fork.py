@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import codec, models, trust, worlds
+from capex.analysis.fork_kind import ForkedRun
 from capex.analysis.fork_origin import (
     FORM,
     KEY,
@@ -33,7 +34,7 @@ from capex.analysis.fork_origin import (
     fork_of,
     parse_state,
 )
-from capex.analysis.fork_run import ForkedRun, open_forks
+from capex.analysis.fork_run import open_forks
 from capex.campaign.conduct import Watch, gl_backend, run_campaign
 from capex.campaign.driver import ResumedSlots
 from capex.campaign.engines import Campaign
@@ -41,7 +42,6 @@ from capex.campaign.extensions import Attempt, CampaignExtension
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.recall import recall
-from capex.campaign.settings import recorded_methods
 from capex.errors import CapexError, ErrorCode
 from capex.method.context import Prefix
 from capex.method.memory import Memory
@@ -50,6 +50,7 @@ from capex.method.record import EpisodeRecord
 from capex.models import Model, Sampling, pictures
 from capex.operators.requests import takeovers_of
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode, read_record
+from capex.run.manifest import RecordedSettings
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain, find_run
 from capex.untrusted import read_bytes
@@ -142,7 +143,7 @@ def fork(
     _refuse(times, seed, options)
     if isinstance(model, str):
         models.allow(model)
-    held = find_run(Path(run)).manifest
+    held = find_run(Path(run)).manifest.recorded
     named = [states] if isinstance(states, str) else list(states)
     with closing(_Finder(Path(run), held)) as finder:
         origins = [finder.find(state) for state in dict.fromkeys(map(parse_state, named))]
@@ -156,14 +157,13 @@ def fork(
         )
     first = origins[0].episode.record
     with ExitStack() as stack:
-        arms = recorded_methods(held)
         config = _as_before(Path(run), held, origins, model, options.get("arm"), stack)
         began: Any = {"starts": (first.start,), "seed": first.seed}
         ready = prepare(
             origins[0].task,
             config=config,
             model=model,
-            presets={**PRESETS, **arms},
+            presets={**PRESETS, **held.arms},
             **options,
             **began,
         )
@@ -219,9 +219,8 @@ class _Finder:
     memory that an episode was shown.
     """
 
-    def __init__(self, run: Path, manifest: Mapping[str, Any]):
-        self._run, self._methods = run, recorded_methods(manifest)
-        self._round_size = manifest.get("settings", {}).get("round_size", 1)
+    def __init__(self, run: Path, settings: RecordedSettings):
+        self._run, self._settings = run, settings
         self._chains: dict[str, LoadedChain] = {}
         self._memories: dict[Path, Memory] = {}
         self._envs: dict[str, Env] = {}
@@ -280,20 +279,22 @@ class _Finder:
         return self._headers.setdefault((name, start), env.save_state().header)
 
     def _memory(self, episode: LoadedEpisode) -> Memory:
-        method, chain = self._methods.get(episode.record.arm), episode.path.parent.parent
+        method, chain = self._settings.arms.get(episode.record.arm), episode.path.parent.parent
         if method is None:
             return Memory().snapshot()
         if chain.name not in self._chains:
             self._chains[chain.name] = load_chain(Chain(chain))
         if episode.path not in self._memories:
             loaded = self._chains[chain.name]
-            self._memories[episode.path] = recall(loaded, episode, method, self._round_size)
+            self._memories[episode.path] = recall(
+                loaded, episode, method, self._settings.round_size
+            )
         return self._memories[episode.path]
 
 
 def _as_before(
     run: Path,
-    manifest: Mapping[str, Any],
+    settings: RecordedSettings,
     origins: Sequence[Origin],
     model: str | Model | None,
     arm: Any,
@@ -306,37 +307,36 @@ def _as_before(
             f"the states are of several tasks ({listed}); fork each in its own --out",
             code=ErrorCode.CONFLICTING_SETTINGS,
         )
-    settings = manifest.get("settings", {})
     arms = sorted({o.episode.record.arm for o in origins})
-    if arm is None and (len(arms) > 1 or arms[0] not in settings.get("arms", {})):
+    if arm is None and (len(arms) > 1 or arms[0] not in settings.arms):
         raise CapexError(
             f"the states are of the arm {' and '.join(arms)}; say --arm",
             code=ErrorCode.MISSING_SETTING,
         )
-    if model is None and "sampling" not in settings:
+    if model is None and settings.sampling is None:
         raise CapexError(
             f"{run} asked no model (`capex expert`?); say which goes on with --model",
             code=ErrorCode.MISSING_SETTING,
         )
     config: dict[str, Any] = {"arm": arms[0]}
-    if "sampling" not in settings:
+    if settings.sampling is None:
         return config
-    sampling = {**settings["sampling"], **(settings.get("chat") or {})}
-    if model is not None and model != settings["model"]:  # what another server takes may differ
+    chat = {} if settings.chat is None else vars(settings.chat)
+    sampling = {**vars(settings.sampling), **chat}
+    if model is not None and model != settings.model:  # what another server takes may differ
         sampling = {k: v for k, v in sampling.items() if k in ("effort", "max_output_tokens")}
     usual = vars(Sampling())
     config |= {k: v for k, v in sampling.items() if v is not None and v != usual.get(k)}
-    limits = settings.get("limits", {})
-    wall_s = limits.get("wall_s")
-    config |= {"steps": limits.get("steps"), "episode_minutes": wall_s and wall_s / 60}
+    wall_s = settings.limits.wall_s
+    config |= {"steps": settings.limits.steps, "episode_minutes": wall_s and wall_s / 60}
     if model is None:
-        config["model"] = _model_again(settings["model"])
-    if settings.get("prompt") is not None:
+        config["model"] = _model_again(settings.label)
+    if settings.prompt is not None:
         config["prompt"] = run / PROMPT
-    if settings.get("hints"):
+    if settings.hints:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capex-")))
         config["hints"] = folder / "hints.txt"
-        config["hints"].write_text(settings["hints"], encoding="utf-8")
+        config["hints"].write_text(settings.hints, encoding="utf-8")
     return config
 
 

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
-from capex.run.kinds import Manifest, RunKind
-from capex.run.store import TABLE
+from capex import codec
+from capex.run.kinds import RunKind
+from capex.run.manifest import Manifest
 
-COMMAND = "fork"
-
-
-def _origin(manifest: Manifest) -> Mapping[str, Any]:
-    origin = manifest.get(COMMAND)
-    return origin if isinstance(origin, Mapping) else {}
+COMMAND = "fork"  # in the settings of a manifest, and in its extensions
 
 
-def _forked_run(manifest: Manifest) -> str:
-    return str(_origin(manifest).get("run", "another run"))
+@dataclass(frozen=True)
+class ForkedRun:
+    """What all forks of a run share, and the states that they resumed from."""
+
+    run: str  # the name of the run whose states are forked
+    seed: int
+    remember: bool
+    states: Mapping[str, str] = field(default_factory=dict)  # state -> SHA-256 of its record
+
+
+def forked_run(manifest: Manifest) -> ForkedRun:
+    """The fields of a run of forks; ValueError where one is missing or has another type."""
+    return codec.from_json(manifest.extensions.get(COMMAND), ForkedRun, at=f"extensions.{COMMAND}")
 
 
 def _sentence(manifest: Manifest) -> str:
-    count = len(_origin(manifest).get("states", ()))
+    forked = forked_run(manifest)
+    count = len(forked.states)
     states = "1 state" if count == 1 else f"{count} states"
-    return f"forks of {states} of {_forked_run(manifest)}"
+    return f"forks of {states} of {forked.run}"
 
 
 FORKS = RunKind(
     label="forks",
-    fields={COMMAND: TABLE, f"{COMMAND}.states": TABLE},
+    fields=forked_run,
     sentence=_sentence,
-    identity=lambda manifest: {"forks of": _forked_run(manifest)},
+    identity=lambda manifest: {"forks of": forked_run(manifest).run},
     no_replay="holds forks, whose beginnings lie in another run",
 )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from capex.analysis.fork_kind import COMMAND
+from capex import codec
+from capex.analysis.fork_kind import COMMAND, ForkedRun, forked_run
 from capex.analysis.fork_origin import SavedState, fork_number, parse_state
 from capex.campaign.manifest import changes
 from capex.campaign.prepare import Prepared
 from capex.campaign.settings import Settings
 from capex.errors import CapexError, ErrorCode
 from capex.models.prices import Price
-from capex.run.files import write_bytes, write_json
+from capex.run.files import write_bytes
+from capex.run.manifest import Manifest, write_manifest
 from capex.run.store import Run, create_run, find_run
 from capex.untrusted import read_bytes
 
@@ -27,28 +29,29 @@ class ForkRun:
     settings: Settings
     ready: Prepared
     numbers: dict[SavedState, int]
-    origin: dict[str, Any]  # for the manifest: the forked run, its states, their records, the seed
+    forked: ForkedRun
     held: Run | None
 
     def create(self, gl_backend: str) -> tuple[Run, Price | None]:
         """Write the manifest, or extend it."""
         price = self.ready.price
-        plan = {**self.settings.plan, "starts": self._starts()}
+        extensions = {COMMAND: codec.to_json(self.forked)}
+        plan = replace(self.settings.plan, starts=self._starts())
         if self.held is not None:
-            manifest = self.held.manifest
-            settings = manifest["settings"]
-            arms = {**settings["arms"], **_identity(self.settings)["arms"]}
-            extended = {**manifest, "settings": {**settings, "arms": arms}, "plan": plan}
-            write_json(self.held.path / "manifest.json", {**extended, COMMAND: self.origin})
+            held = self.held.manifest
+            arms = {**held.settings["arms"], **_identity(self.settings)["arms"]}
+            settings = {**held.settings, "arms": arms}
+            extended = replace(held, settings=settings, plan=plan, extensions=extensions)
+            write_manifest(self.held.path, extended)
             return self.held, price
-        fields: dict[str, Any] = {
-            "settings": _identity(self.settings),
-            COMMAND: self.origin,
-            "plan": plan,
-            "price": None if price is None else price.as_json(),
-            "stand_in": self.ready.model.stand_in,
-        }
-        return create_run(self.settings.out, fields, gl_backend), price
+        manifest = Manifest(
+            settings=_identity(self.settings),
+            plan=plan,
+            price=price,
+            stand_in=self.ready.model.stand_in,
+            extensions=extensions,
+        )
+        return create_run(self.settings.out, manifest, gl_backend), price
 
     def keep_record(self, state: SavedState, record: Path) -> None:
         """Keep a copy of the record of a forked episode: the report shows what became of it."""
@@ -57,18 +60,9 @@ class ForkRun:
             copy.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(copy, read_bytes(record))
 
-    def _starts(self) -> list[int]:
-        before = [] if self.held is None else self.held.manifest.get("plan", {}).get("starts", [])
-        return sorted({*before, *self.settings.starts})
-
-
-@dataclass(frozen=True)
-class ForkedRun:
-    """What all forks of a run share."""
-
-    run: str  # the name of the run whose states are forked
-    seed: int
-    remember: bool
+    def _starts(self) -> tuple[int, ...]:
+        before = () if self.held is None else self.held.manifest.plan.starts
+        return tuple(sorted({*before, *self.settings.starts}))
 
 
 def open_forks(
@@ -77,23 +71,23 @@ def open_forks(
     """The run of these forks, given with the hashes of their origins' records: a new one, or the
     one that is there with the same settings. Nothing is written.
     """
-    out, held, before = ready.settings.out, None, asdict(forked)
+    out, held = ready.settings.out, None
     listed: dict[str, str] = {}
     if (out / "manifest.json").exists():
         held = find_run(out)
         manifest = held.manifest
-        told = manifest.get(COMMAND)
-        if manifest.get("settings", {}).get("command") != COMMAND or not isinstance(told, dict):
+        if manifest.recorded.command != COMMAND:
             raise CapexError(
                 f"{out} holds a run of another kind; choose another --out",
                 code=ErrorCode.WRONG_CONTENT,
             )
-        listed = dict(told["states"])
+        before = forked_run(manifest)
+        listed = dict(before.states)
         wrong = [str(c) for c in changes(manifest, _identity(ready.settings))]
         wrong += [
-            f"{'the run' if k == 'run' else f'--{k}'}: {told.get(k)!r} before, {v!r} now"
-            for k, v in before.items()
-            if told.get(k) != v
+            f"{'the run' if k == 'run' else f'--{k}'}: {getattr(before, k)!r} before, {v!r} now"
+            for k, v in vars(forked).items()
+            if k != "states" and getattr(before, k) != v
         ]
         wrong += [f"{s}: another record" for s, sha in states if listed.get(str(s), sha) != sha]
         if wrong:
@@ -108,7 +102,7 @@ def open_forks(
     # Without memory no fork waits for another.
     size = 1 if forked.remember else len(starts)
     settings = replace(ready.settings, starts=starts, round_size=size, judge="later")
-    return ForkRun(settings, ready, numbers, {**before, "states": listed}, held)
+    return ForkRun(settings, ready, numbers, replace(forked, states=listed), held)
 
 
 def _identity(settings: Settings) -> dict[str, Any]:

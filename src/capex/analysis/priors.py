@@ -63,7 +63,7 @@ def labelled(paths: Iterable[Path]) -> Labelled:
     rows: dict[str, list[tuple[tuple[float, ...], int]]] = {}
     for path in paths:
         run = load_run(path)
-        if run.manifest.get("settings", {}).get("command") == "fork":
+        if run.manifest.recorded.command == "fork":
             raise CapexError(
                 f"{path} holds forks, which repeat their origins; name another run",
                 code=ErrorCode.WRONG_CONTENT,

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +31,7 @@ from capex.pose import Array
 from capex.report.calibration import TAUS
 from capex.report.compare import TaskKey, task_of
 from capex.report.show import counted
+from capex.run.manifest import RecordedSettings
 from capex.setting import declared
 
 DRAWS = 2000
@@ -182,14 +182,16 @@ def _scores(w: WholePlans, taus: Array, miss_cost: float) -> Array:
 
 def settings_file(
     methods: Sequence[tuple[MethodSettings, Sequence[TauChoice]]],
-    settings: Mapping[str, Any],
+    settings: RecordedSettings,
     note: str,
 ) -> str:
     """A config file for `capex collect --config`: the tasks, model and seed of a run, and each
     method with the thresholds chosen for it, under its name and "-tau".
     """
     lines = [f"# {line}" for line in textwrap.wrap(note, 98)]
-    lines += [f"{name} = {json.dumps(settings[name])}" for name in ("tasks", "model", "seed")]
+    lines += [
+        f"{name} = {json.dumps(getattr(settings, name))}" for name in ("tasks", "model", "seed")
+    ]
     for method, chosen in methods:
         whole = next((c.chosen for c in chosen if not c.task), method.tau)
         standard = asdict(PRESETS["capex"])

@@ -41,9 +41,8 @@ from capex.errors import UnknownName
 from capex.method.episode import Demonstrator
 from capex.models import Model
 from capex.registry import HAS_ROOM, load
-from capex.run import LoadedRun
+from capex.run import Depth, LoadedRun
 from capex.run.files import write_bytes
-from capex.run.reading import Loader
 from capex.run.store import PROMPT, Run
 
 
@@ -60,7 +59,7 @@ def collect(
     pauses: Pauses | None = None,
     operator: Judge | str | None = None,
     person: Judge | None = None,
-    load: Loader | None = None,
+    depth: Depth = Depth.WHOLE,
     **options: Any,
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
@@ -71,8 +70,8 @@ def collect(
     begins with its episodes. A campaign that may cost more than
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
-    your own, or "person" or "scripted"; person: who is asked where it is a person. load: reads the
-    episodes that are returned, `capex.run.heads.load_head` without their decisions. A campaign that
+    your own, or "person" or "scripted"; person: who is asked where it is a person. depth: of the
+    episodes that are returned, `Depth.HEADS` without their decisions. A campaign that
     ends early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
@@ -110,7 +109,7 @@ def collect(
         retry_invalid=retry_invalid,
         pauses=pauses or Pauses(),
     )
-    return run_campaign(campaign, watch, load)
+    return run_campaign(campaign, watch, depth)
 
 
 def demonstrate(

@@ -225,11 +225,9 @@ class _Running:
     ):
         self._env, self._demonstrator, self._job = env, demonstrator, job
         settings = job.settings
-        labels: dict[str, str | int] = {"chain": job.chain.path.name, "episode": job.slot.start}
+        start = (job.chain.path.name, job.slot.start)
         budgets = settings.budgets(demonstrator.name, job.method)
-        self._ledger = Ledger(
-            settings.price, budgets, spend, labels, job.carried_usd, settings.rate
-        )
+        self._ledger = Ledger(settings.price, budgets, spend, start, job.carried_usd, settings.rate)
         model = demonstrator.model
         elsewhere = model is not None and not with_defaults(model).computes_here
         self._progress = _ProgressReporter(self._ledger, tell, elsewhere)

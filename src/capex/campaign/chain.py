@@ -25,11 +25,11 @@ from capex.method.memory import Memory
 from capex.method.record import EpisodeRecord
 from capex.models import pictures
 from capex.run import (
+    Depth,
     InvalidAttempt,
     LoadedChain,
     LoadedEpisode,
     briefly,
-    load_briefly,
     load_chain,
     load_episode,
     read_invalid,
@@ -94,7 +94,7 @@ class ChainPlan:
         self._begins_with = begins_with or Memory()
         self.chain, self._round_size, self._remembers = chain, round_size, remembers
         self._until, self._max_starts, self._waits = until_successes, max_starts, waits
-        loaded = load_chain(chain, None if remembers else load_briefly)
+        loaded = load_chain(chain, Depth.WHOLE if remembers else Depth.BRIEF)
         self._settled = _settled(chain, loaded, starts, retry_invalid)
         again = _to_run_again(loaded, self._settled)
         held = {s.start for s in self._settled.values()} | set(again.values())

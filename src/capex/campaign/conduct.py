@@ -33,9 +33,8 @@ from capex.campaign.patience import Patience
 from capex.campaign.repair import left_out_sentence, refuse_forgotten
 from capex.campaign.settings import Settings
 from capex.errors import CapexError, ErrorCode
-from capex.run import Damaged, LoadedRun, load_run, origins
+from capex.run import Damaged, Depth, LoadedRun, load_run
 from capex.run.machine import allow_handles
-from capex.run.reading import Loader
 from capex.run.spend import Spend
 from capex.run.store import Run
 
@@ -44,17 +43,17 @@ HANDLES = 128  # that a campaign without attempts has open, and some to spare
 
 
 def run_campaign(
-    campaign: Campaign, watch: Watch | None = None, load: Loader | None = None
+    campaign: Campaign, watch: Watch | None = None, depth: Depth = Depth.WHOLE
 ) -> LoadedRun:
-    """Run what the run directory lacks and return what it then holds, read by `load`. What failed
-    is raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is
+    """Run what the run directory lacks and return what it then holds, to this depth. What failed is
+    raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is
     whole.
     """
     run, settings, price = campaign.run, campaign.settings, campaign.price
     spend = Spend(campaign.spend_path)
     allow_handles(_handles(campaign))
     with contextlib.ExitStack() as stack:
-        board = Board(spend=spend, lineage=origins(run.manifest))
+        board = Board(spend=spend, lineage=run.manifest.origins)
         chains, damaged = _chains(campaign, board, stack)
         refuse_forgotten(run, board.forgotten)
 
@@ -111,7 +110,7 @@ def run_campaign(
         raise _as_error(failures, run)
     if request.stop:
         raise KeyboardInterrupt
-    return load_run(run.path, load)
+    return load_run(run.path, depth)
 
 
 def gl_backend() -> str:

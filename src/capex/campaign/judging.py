@@ -141,8 +141,8 @@ def _criterion(episode: LoadedEpisode) -> tuple[str, tuple[str, ...]]:
     try:
         known = worlds.tasks(record.world).get(record.task)
     except CapexError:
-        said: Any = Run(episode.path.parents[3]).manifest
-        for key in ("settings", world_files.KEY, record.world, world_files.TASKS, record.task):
+        said: Any = Run(episode.path.parents[3]).manifest.recorded.world_files
+        for key in (record.world, world_files.TASKS, record.task):
             said = said.get(key) if isinstance(said, Mapping) else None
         row = said if isinstance(said, Mapping) else {}
         listed = row.get("rules")

@@ -8,7 +8,7 @@ One `Ledger` watches the attempts of one episode and enters them in the campaign
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
@@ -18,6 +18,7 @@ from capex.models import NO_TOKENS, LedgerTotals, Request, RequestAttempt, Usage
 from capex.models import prices as size
 from capex.models.prices import Price, cost, worst_case
 from capex.run.pace import Rate, Turn
+from capex.run.spend import ChainStart
 
 LOOK_S = 0.25  # how often a request that waits looks whether it may go on waiting
 
@@ -114,11 +115,7 @@ class Spending(Protocol):
     """
 
     def reserve(
-        self,
-        usd: Decimal | None,
-        *,
-        limit: Decimal | None = None,
-        labels: Mapping[str, str | int] | None = None,
+        self, usd: Decimal | None, *, limit: Decimal | None = None, start: ChainStart | None = None
     ) -> str:
         """Set aside the worst case of an attempt; refuse when that would exceed the limit."""
 
@@ -150,7 +147,7 @@ class Ledger:
     budgets: Sequence[Budget] = ()
     spend: Spending | None = None
     # Chain and episode, written with each reservation.
-    labels: Mapping[str, str | int] = field(default_factory=dict)
+    start: ChainStart | None = None
     carried_usd: Decimal = Decimal(0)  # known or possible, by spend.jsonl
     # The provider's limits, and what is looked at while a request waits for them.
     rate: Rate | None = None
@@ -209,7 +206,7 @@ class Ledger:
         ticket = None
         self._turn = self._wait(size.tokens(request) + request.sampling.max_output_tokens)
         if self.spend is not None:
-            ticket = self.spend.reserve(worst, limit=self._campaign_limit, labels=self.labels)
+            ticket = self.spend.reserve(worst, limit=self._campaign_limit, start=self.start)
         self._held += worst or 0
         self._sent += worst or 0
         self._pending = ticket, worst

@@ -9,19 +9,19 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex import codec
 from capex.campaign import world_files
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError, ErrorCode
-from capex.models.prices import Price, parse_price
+from capex.models.prices import Price
 from capex.registry import RUN_FOLDERS
-from capex.run import origins
-from capex.run.files import TEMPORARY, write_json
-from capex.run.lineage import BRANCHED_FROM, branched_from
+from capex.run.files import TEMPORARY
 from capex.run.machine import fingerprint
+from capex.run.manifest import Manifest, Origin, SettingChange, write_manifest
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
 from capex.run.verdicts import OPINIONS, VERDICTS
 from capex.setting import as_flag
@@ -82,25 +82,29 @@ def open_campaign(
     beside = {"operator": operator} if operator else {}
     wanted: dict[str, Any] = json.loads(json.dumps(settings.identity | beside))
     worlds = [world for world, _ in settings.tasks]
-    row = None if price is None else price.as_json()
     if not (path / "manifest.json").exists():
         if branch:
             raise CapexError(
                 f"{path} holds no run that could be branched; leave --branch out",
                 code=ErrorCode.NOT_FOUND,
             )
-        fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": stand_in}
-        noted = {world_files.KEY: texts} if (texts := world_files.texts(worlds)) else {}
-        created = create_run(path, fields | noted, gl_backend)
+        manifest = Manifest(
+            settings=wanted,
+            plan=settings.plan,
+            price=price,
+            stand_in=stand_in,
+            world_files=world_files.texts(worlds),
+        )
+        created = create_run(path, manifest, gl_backend)
         world_files.copy(path, worlds)
         return created, price
     run = find_run(path)
-    if run.manifest.get("settings", {}).get("command") != "collect":
+    if run.manifest.recorded.command != "collect":
         raise CapexError(
             f"{path} holds a run of another kind (`capex expert`?); choose another --out",
             code=ErrorCode.WRONG_CONTENT,
         )
-    changed = changes(run.manifest, wanted, row if "prices" in settings.typed else None)
+    changed = changes(run.manifest, wanted, price if "prices" in settings.typed else None)
     if branch:
         if not changed:
             raise CapexError(
@@ -108,7 +112,7 @@ def open_campaign(
                 " out to continue it",
                 code=ErrorCode.NOT_APPLICABLE,
             )
-        run = _branch(run, settings, wanted, row, changed)
+        run = _branch(run, settings, wanted, price, changed)
     elif changed:
         listed = "; ".join(dict.fromkeys(str(c) for c in changed))
         advice = "repeat its settings, choose another --out, or add --branch to branch it"
@@ -117,10 +121,7 @@ def open_campaign(
             code=ErrorCode.OTHER_SETTINGS,
         )
     _extend(run, settings, wanted)
-    held = run.manifest.get("price")
-    return run, (
-        None if held is None else parse_price(held, f"the price in {run.path / 'manifest.json'}")
-    )
+    return run, run.manifest.price
 
 
 def open_without_model(settings: Settings, *, stand_in: bool, gl_backend: str) -> Run:
@@ -129,34 +130,32 @@ def open_without_model(settings: Settings, *, stand_in: bool, gl_backend: str) -
     """
     worlds = sorted({world for world, _ in settings.tasks})
     identity: dict[str, Any] = {"command": settings.model, "worlds": worlds}
-    noted = {}
     if texts := world_files.texts(worlds):  # also with a changed file it is another run
-        noted = {world_files.KEY: texts}
-        identity["world files"] = {world: text["sha256"] for world, text in texts.items()}
+        identity["world files"] = {world: text.sha256 for world, text in texts.items()}
     run = open_run(settings.out, identity, gl_backend)
     world_files.copy(run.path, worlds)
-    manifest = {**run.manifest, **noted, "plan": settings.plan, "stand_in": stand_in}
-    if manifest != run.manifest:
-        write_json(run.path / "manifest.json", manifest)
+    held = run.manifest
+    kept = texts or held.world_files
+    _update(run, held, replace(held, world_files=kept, plan=settings.plan, stand_in=stand_in))
     return run
 
 
 def note_operator(run: Run, name: str, stand_in: bool) -> None:
     """Write down who arranges and judges, so that a stand-in is known as one."""
     manifest = run.manifest
-    operators = {**manifest.get("operators", {}), name: stand_in}
-    if operators != manifest.get("operators"):
-        write_json(run.path / "manifest.json", {**manifest, "operators": operators})
+    _update(run, manifest, replace(manifest, operators={**manifest.operators, name: stand_in}))
+
+
+def _update(run: Run, held: Manifest, now: Manifest) -> None:
+    if now != held:
+        write_manifest(run.path, now)
 
 
 def moved_from(run: Run, gl_backend: str) -> str:
     """What is not as it was where the run began, as a sentence; nothing when bits can be expected
     to be the same.
     """
-    began, here = (
-        run.manifest.get("fingerprint", {}),
-        json.loads(json.dumps(fingerprint(gl_backend))),
-    )
+    began, here = (run.manifest.fingerprint, json.loads(json.dumps(fingerprint(gl_backend))))
     names = [name for name in sorted({*began, *here}) if began.get(name) != here.get(name)]
     if not names:
         return ""
@@ -167,12 +166,12 @@ def moved_from(run: Run, gl_backend: str) -> str:
 
 
 def changes(
-    manifest: Mapping[str, Any], wanted: Mapping[str, Any], price: Mapping[str, Any] | None = None
+    manifest: Manifest, wanted: Mapping[str, Any], price: Price | None = None
 ) -> list[Change]:
     """What differs between a run's settings and the wanted ones, setting by setting; more tasks and
     arms are no change.
     """
-    begun = manifest.get("settings", {})
+    begun = manifest.settings
     changed: list[Change] = []
     for name in sorted({*begun, *wanted} - set(OPEN_LISTS)):
         changed += _differences(name, begun.get(name), wanted.get(name))
@@ -185,8 +184,8 @@ def changes(
             both = before.get(tasks, {}).keys() & now[tasks].keys()
             before, now = (r | {tasks: {t: r[tasks][t] for t in both}} for r in (before, now))
             changed += _differences(f"{world_files.KEY}.{world}", before, now)
-    if price is not None and manifest.get("price") != price:
-        changed += _differences("price", manifest.get("price"), price)
+    if price is not None and manifest.price != price:
+        changed += _differences("price", codec.to_json(manifest.price), codec.to_json(price))
     return changed
 
 
@@ -203,27 +202,19 @@ def _differences(name: str, before: Any, now: Any) -> list[Change]:
 def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
     """Write down what this command adds."""
     manifest = run.manifest
-    held = manifest["settings"]
+    held = manifest.settings
     tasks = [*held["tasks"], *(t for t in wanted["tasks"] if t not in held["tasks"])]
-    extended = {
-        **manifest,
-        "settings": {**held, "tasks": tasks, "arms": {**held["arms"], **wanted["arms"]}},
-        "plan": settings.plan,
-    }
+    extended = {**held, "tasks": tasks, "arms": {**held["arms"], **wanted["arms"]}}
+    texts = manifest.world_files
     if (key := world_files.KEY) in wanted:
-        extended["settings"][key] = world_files.extended(held.get(key, {}), wanted[key])
-        texts = world_files.texts(world for world, _ in settings.tasks)
-        extended[key] = {**texts, **manifest.get(key, {})}
-    if extended != manifest:
-        write_json(run.path / "manifest.json", extended)
+        extended[key] = world_files.extended(held.get(key, {}), wanted[key])
+        texts = {**world_files.texts(world for world, _ in settings.tasks), **texts}
+    now = replace(manifest, settings=extended, plan=settings.plan, world_files=texts)
+    _update(run, manifest, now)
 
 
 def _branch(
-    run: Run,
-    settings: Settings,
-    wanted: dict[str, Any],
-    price: Mapping[str, Any] | None,
-    changed: list[Change],
+    run: Run, settings: Settings, wanted: dict[str, Any], price: Price | None, changed: list[Change]
 ) -> Run:
     """The branch of a run with these settings: the one that exists, or a new one that begins with
     the run's episodes.
@@ -236,7 +227,7 @@ def _branch(
         )
     for known in _branch_folders(run):
         branch = find_run(known)
-        if [o.run for o in origins(branch.manifest)[:1]] == [run.path.name] and not changes(
+        if [o.run for o in branch.manifest.origins[:1]] == [run.path.name] and not changes(
             branch.manifest, wanted, price
         ):
             return branch
@@ -245,8 +236,8 @@ def _branch(
     scratch = branch_dir.with_name(f"{TEMPORARY}{os.getpid()}-{branch_dir.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     try:
-        episodes: dict[str, list[int]] = {}
-        invalid: dict[str, list[str]] = {}
+        episodes: dict[str, tuple[int, ...]] = {}
+        invalid: dict[str, tuple[str, ...]] = {}
         for world, task in settings.tasks:
             for method in settings.methods:
                 source = run.chain(world, task, method.name)
@@ -257,37 +248,31 @@ def _branch(
                             folder, target.path / kind / folder.name, copy_function=_link
                         )
                 if finished := source.finished():
-                    episodes[source.path.name] = finished
+                    episodes[source.path.name] = tuple(finished)
                 if names := [p.name for p in source.invalid()]:
-                    invalid[source.path.name] = names
-        origin = {
-            "run": run.path.name,
-            "changed": [vars(c) for c in changed],
-            "episodes": episodes,
-            "invalid": invalid,
-        }
-        if earlier := branched_from(run.manifest):
-            origin[BRANCHED_FROM] = earlier
-        fields = {
-            "settings": wanted,
-            "plan": settings.plan,
-            "price": price,
-            "stand_in": run.manifest.get("stand_in"),
-            BRANCHED_FROM: origin,
-        }
-        if texts := world_files.texts(world for world, _ in settings.tasks):
-            fields[world_files.KEY] = texts
+                    invalid[source.path.name] = tuple(names)
+        held = run.manifest
+        origin = Origin(
+            run=run.path.name,
+            changed=tuple(SettingChange(c.name, c.before, c.now) for c in changed),
+            episodes=episodes,
+            invalid=invalid,
+            branched_from=held.branched_from,
+        )
+        branched = replace(
+            held,
+            settings=wanted,
+            plan=settings.plan,
+            price=price,
+            world_files=world_files.texts(world for world, _ in settings.tasks),
+            branched_from=origin,
+        )
         scratch.mkdir(parents=True, exist_ok=True)
         world_files.copy(scratch, (world for world, _ in settings.tasks))
         for name in RUN_FOLDERS:
             if (run.path / name).is_dir():
                 shutil.copytree(run.path / name, scratch / name, copy_function=_link)
-        made_by = {
-            k: v
-            for k, v in run.manifest.items()
-            if k in ("versions", "revision", "fingerprint", "operators")
-        }
-        write_json(scratch / "manifest.json", {**fields, **made_by})
+        write_manifest(scratch, branched)
         os.rename(scratch, branch_dir)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -308,20 +293,26 @@ def disown(run: Run, attempt: Path, to: Path | None = None) -> None:
     own. `to`: an invalid attempt that it became, which stays inherited.
     """
     manifest = run.manifest
-    origin, struck = branched_from(manifest), False
-    entry = int(attempt.name) if attempt.parent.name == EPISODES else attempt.name
-    while isinstance(origin, dict):
-        held = origin.get(attempt.parent.name)
-        listed = held.get(attempt.parent.parent.name) if isinstance(held, dict) else None
-        if isinstance(listed, list) and entry in listed:
-            listed.remove(entry)
-            struck = True
-            if to is not None:
-                invalid = origin.setdefault(to.parent.name, {})
-                invalid.setdefault(to.parent.parent.name, []).append(to.name)
-        origin = branched_from(origin)
-    if struck:
-        write_json(run.path / "manifest.json", manifest)
+    struck = _struck(manifest.branched_from, attempt, to)
+    _update(run, manifest, replace(manifest, branched_from=struck))
+
+
+def _struck(origin: Origin | None, attempt: Path, to: Path | None) -> Origin | None:
+    """An origin, and those before it, without an attempt."""
+    if origin is None:
+        return None
+    chain, whole = attempt.parent.parent.name, attempt.parent.name == EPISODES
+    episodes, invalid = origin.episodes.get(chain, ()), origin.invalid.get(chain, ())
+    if int(attempt.name) in episodes if whole else attempt.name in invalid:
+        episodes = tuple(i for i in episodes if not (whole and i == int(attempt.name)))
+        invalid = tuple(name for name in invalid if whole or name != attempt.name)
+        invalid += () if to is None else (to.name,)
+    return replace(
+        origin,
+        episodes={**origin.episodes, chain: episodes},
+        invalid={**origin.invalid, chain: invalid},
+        branched_from=_struck(origin.branched_from, attempt, to),
+    )
 
 
 def _link(source: str, target: str) -> str:

@@ -17,8 +17,9 @@ from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError, ErrorCode
 from capex.method.presets import PRESETS, MethodSettings
 from capex.models import Model, ModelError, with_defaults
-from capex.models.prices import Price, load_prices, parse_price
+from capex.models.prices import Price, load_prices
 from capex.registry import WITH_PRIORS, load
+from capex.run.manifest import MANIFEST
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
 from capex.worlds import Spec
@@ -86,6 +87,9 @@ def _permit(names: str | Sequence[str], file: Mapping[str, Any], model: str | Mo
 
 def _make(settings: Settings, dry: bool) -> Model:
     """The named model; one that only lacks its key will do where nothing is sent."""
+    kind, _, recorded = settings.model.partition(":")
+    if kind == "cassette" and (Path(recorded) / MANIFEST).is_file():
+        find_run(Path(recorded))  # of this format
     try:
         return models.make(settings.model, settings.chat)
     except ModelError as error:
@@ -104,9 +108,7 @@ def _held_price(settings: Settings) -> Price | None:
     """The price row that a run began with: it holds to the end, unless the user brings another."""
     if "prices" in settings.typed or not (settings.out / "manifest.json").is_file():
         return None
-    row = find_run(settings.out).manifest.get("price")
-    where = f"the price in {settings.out / 'manifest.json'}"
-    return None if row is None else parse_price(row, where)
+    return find_run(settings.out).manifest.price
 
 
 def ask_before_spending(ready: Prepared, confirm: Callable[[str], bool] | None) -> None:

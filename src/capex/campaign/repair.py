@@ -27,6 +27,7 @@ from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.run import Damaged, load_chain, readable
 from capex.run.accounts import Taken
 from capex.run.files import bytes_of
+from capex.run.manifest import Manifest
 from capex.run.steps import read_steps
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, SPEND, Chain, Run, find_run
 from capex.untrusted import read_bytes
@@ -138,28 +139,29 @@ def collect_command(run: Run) -> str | None:
     """The command that continues a run of `capex collect`; None where its settings cannot be told
     from the manifest in a few flags.
     """
-    settings, plan = run.manifest.get("settings", {}), run.manifest.get("plan", {})
+    manifest = run.manifest
+    settings, plan = manifest.recorded, manifest.plan
     try:
         words: dict[str, Any] = {
-            "arm": ",".join(settings["arms"]),
-            "model": settings["model"],
-            "starts": starts_text(plan["starts"]),
+            "arm": ",".join(settings.arms),
+            "model": settings.model,
+            "starts": starts_text(plan.starts),
         }
         words |= {
-            "until_successes": plan["until_successes"],
-            "max_starts": plan["max_starts"],
-            "campaign_usd": plan["campaign_usd"],
+            "until_successes": plan.until_successes,
+            "max_starts": plan.max_starts,
+            "campaign_usd": plan.campaign_usd,
         }
-        words |= {"seed": settings["seed"] or None, "out": str(run.path)}
-        taus = {arm["tau"] for arm in settings["arms"].values() if arm["confidence"]}
+        words |= {"seed": settings.seed or None, "out": str(run.path)}
+        taus = {arm.tau for arm in settings.arms.values() if arm.confidence}
         ways = [words, *({**words, "tau": tau} for tau in taus if len(taus) == 1)]
-        chosen = next((way for way in ways if _identity(run, way) == settings), None)
+        chosen = next((way for way in ways if _identity(manifest, way) == manifest.settings), None)
         if chosen is None:
             return None
     except (CapexError, KeyError, TypeError, ValueError):
         return None
     tasks: dict[str, list[str]] = {}
-    for name in settings["tasks"]:
+    for name in settings.tasks:
         world, task = worlds.split_name(name)
         tasks.setdefault(world, []).append(task)
     flags = [
@@ -178,9 +180,9 @@ def collect_command(run: Run) -> str | None:
     )
 
 
-def _identity(run: Run, words: Mapping[str, Any]) -> Any:
+def _identity(manifest: Manifest, words: Mapping[str, Any]) -> Any:
     """The settings of a campaign that is begun with these flags, as the manifest has them."""
     usd = words["campaign_usd"]
     given = {**words, "campaign_usd": None if usd is None else float(usd)}
-    tasks = run.manifest["settings"]["tasks"]
-    return json.loads(json.dumps(resolve(tasks, given).as_begun(run.manifest).identity))
+    settings = resolve(manifest.recorded.tasks, given).as_begun(manifest)
+    return json.loads(json.dumps(settings.identity))

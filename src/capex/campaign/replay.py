@@ -22,9 +22,7 @@ from capex.campaign.attempt import AttemptJob, AttemptSettings, CutOff, Invalid,
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
 from capex.campaign.recall import as_seen_then, forgotten
-from capex.campaign.settings import recorded_methods
 from capex.errors import CapexError, DamagedFile, ErrorCode
-from capex.method.context import Limits
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.record import EndReason
@@ -42,9 +40,8 @@ from capex.models import (
 from capex.models.attempts import repeat
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
-from capex.models.prices import parse_price
 from capex.registry import REPEAT_REQUESTS, load
-from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
+from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
 from capex.run.files import read_json
 from capex.run.kinds import kind_of
 from capex.run.machine import fingerprint
@@ -79,15 +76,16 @@ class Recording(Model):
         self._folder, self._blind = episode.path, blind
         log = episode.path / LOG  # absent where not even the first request was within the budget
         self._requests = deque(read_requests(log) if log.is_file() else ())
-        self._asked = (line["request"] for line in episode.exchanges() if line["number"] == 1)
-        first = next(episode.exchanges(), {})
+        self._asked = (e.request or {} for e in episode.exchanges() if e.number == 1)
+        first = next(episode.exchanges(), None)
         self.name, self.price_name, self.stand_in = (
             episode.record.model,
-            first.get("price_name", ""),
+            first.price_name if first else "",
             episode.record.stand_in,
         )
         self.tools_in_text = self.name.startswith("chat-text:")
-        self.forces_calls = first.get("request", {}).get("tool_choice") != "auto"
+        asked = (first.request if first else None) or {}
+        self.forces_calls = asked.get("tool_choice") != "auto"
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer; ModelError at the first request that differs."""
@@ -154,26 +152,25 @@ class Recording(Model):
 def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     """Replay every episode of a run, chain by chain."""
     run = load_run(path)
-    settings = run.manifest.get("settings", {})
+    settings = run.manifest.recorded
     if (kind := kind_of(run.manifest)) is not None:
         raise CapexError(
             f"{path} {kind.no_replay}; give the run of a `capex collect`",
             code=ErrorCode.WRONG_CONTENT,
         )
-    if settings.get("command") != "collect":
+    if settings.command != "collect":
         raise CapexError(
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
             " run of a `capex collect`",
             code=ErrorCode.WRONG_CONTENT,
         )
-    methods = recorded_methods(run.manifest)
-    for name in settings["tasks"]:
+    for name in settings.tasks:
         refuse_repeating(worlds.split_name(name)[0], "capex replay")
     for damage in run.damaged:
         yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
-        if chain.arm in methods:
-            yield from _replay_chain(run, chain, methods[chain.arm], recorded_images)
+        if chain.arm in settings.arms:
+            yield from _replay_chain(run, chain, settings.arms[chain.arm], recorded_images)
         else:
             yield from (
                 Replayed(e.path, skipped="not an arm of this campaign") for e in chain.episodes
@@ -181,24 +178,24 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
 
 
 def _attempt_settings(run: LoadedRun) -> AttemptSettings:
-    settings, price = run.manifest["settings"], run.manifest.get("price")
+    settings = run.manifest.recorded
     return AttemptSettings(
-        price=None if price is None else parse_price(price),
-        limits=Limits(**settings["limits"]),
-        sampling=Sampling(**settings["sampling"]),
-        template=run.path / PROMPT if settings["prompt"] is not None else None,
-        hints=settings.get("hints", ""),
-        seed=settings["seed"],
+        price=run.manifest.price,
+        limits=settings.limits,
+        sampling=settings.sampling or Sampling(),
+        template=run.path / PROMPT if settings.prompt is not None else None,
+        hints=settings.hints,
+        seed=settings.seed,
     )
 
 
 def _replay_chain(
     run: LoadedRun, chain: LoadedChain, method: MethodSettings, blind: bool
 ) -> Iterator[Replayed]:
-    settings, round_size = _attempt_settings(run), run.manifest["settings"]["round_size"]
+    settings, round_size = _attempt_settings(run), run.manifest.recorded.round_size
     before = {
         start
-        for origin in origins(run.manifest)[:1]
+        for origin in run.manifest.origins[:1]
         for start in origin.episodes.get(chain.name, ())
     }
     memory, learned = Memory(), iter(chain.episodes)
@@ -238,7 +235,7 @@ def _replay_chain(
                     episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
                 )
                 continue
-            if difference and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
+            if difference and {**run.manifest.fingerprint, "gl": ""} != fingerprint():
                 difference += (
                     " (this machine's fingerprint is not that of the recording, so bits may differ)"
                 )

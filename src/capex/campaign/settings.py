@@ -31,6 +31,7 @@ from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, Plan
 from capex.method.prompts import read_hints
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
+from capex.run.manifest import EnginePlan, Manifest, RunPlan
 from capex.run.pace import Rate
 from capex.setting import Setting, as_flag, declared
 
@@ -194,27 +195,27 @@ class Settings:
             "arms": {method.name: _identity(method) for method in self.methods},
         }
 
-    def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
+    def as_begun(self, manifest: Manifest) -> Settings:
         """These settings for a run that has begun. Its budget holds unless the user gives another.
         Where a default changed since, its methods go on without `silent_decisions` and with images
         of 512 pixels, unless the user asks otherwise.
         """
-        arms = manifest.get("settings", {}).get("arms", {})
+        arms = manifest.recorded.arms
         methods = []
         for method in self.methods:
-            begun = arms.get(method.name, vars(method))
-            silent = "silent_decisions" in {*self.typed, *begun}
+            begun = arms.get(method.name, method)
+            silent = "silent_decisions" in self.typed or begun.silent_decisions
             if not silent and method.silent_decisions == SILENT_DECISIONS:
                 method = replace(method, silent_decisions=0)
-            sized = "image_size" in self.typed or begun.get("image_size") != FORMER_IMAGE_SIZE
+            sized = "image_size" in self.typed or begun.image_size != FORMER_IMAGE_SIZE
             if not sized and method.image_size is None:
                 method = replace(method, image_size=FORMER_IMAGE_SIZE)
             methods.append(method)
         usd = self.campaign_usd
         if "campaign_usd" not in self.typed:
-            kept = manifest.get("plan", {}).get("campaign_usd")
+            kept = manifest.plan.campaign_usd
             setting = OPTIONS["campaign_usd"]
-            usd = None if kept is None else setting.checked("the budget in the manifest", kept)
+            usd = None if kept is None else setting.checked("the budget in the manifest", str(kept))
         return replace(self, methods=tuple(methods), campaign_usd=usd)
 
     @property
@@ -223,20 +224,20 @@ class Settings:
         return self.campaign_usd is not None and "campaign_usd" not in self.typed
 
     @property
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> RunPlan:
         """What a later command may change: how far to go, what to spend, what to keep."""
-        return {
-            "starts": list(self.starts),
-            "until_successes": self.until_successes,
-            "max_starts": self.max_starts,
-            "campaign_usd": None if self.campaign_usd is None else str(self.campaign_usd),
-            "campaign_hours": self.campaign_hours,
-            "keep_images": self.keep_images,
-            "image_format": self.image_format,
-            "engine": {"parallel": self.parallel, "ray": self.ray, "slots": self.slots},
-            **({} if self.order == "interleave" else {"order": self.order}),
-            **({} if self.judge == "now" else {"judge": self.judge}),
-        }
+        return RunPlan(
+            starts=self.starts,
+            until_successes=self.until_successes,
+            max_starts=self.max_starts,
+            campaign_usd=self.campaign_usd,
+            campaign_hours=self.campaign_hours,
+            keep_images=self.keep_images,
+            image_format=self.image_format,
+            engine=EnginePlan(parallel=self.parallel, ray=self.ray, slots=self.slots),
+            order=self.order,
+            judge=self.judge,
+        )
 
 
 CAMPAIGN, METHOD = declared(Settings), declared(MethodSettings)
@@ -247,18 +248,6 @@ def _identity(method: MethodSettings) -> dict[str, Any]:
     """A method for the manifest. Older runs lack the settings of `later`: absent means off."""
     later = ("silent_decisions", "task_tau", "failures", "transfer", "priors")
     return {k: v for k, v in asdict(method).items() if k not in later or v}
-
-
-def recorded_methods(manifest: Mapping[str, Any]) -> dict[str, MethodSettings]:
-    """The methods of a run by name, as its manifest has them; none where no model was asked."""
-    try:
-        arms = manifest.get("settings", {}).get("arms") or {}
-        return {name: MethodSettings(**{"name": name, **arm}) for name, arm in arms.items()}
-    except (TypeError, AttributeError) as error:
-        raise CapexError(
-            f"the arms in the run's manifest.json cannot be read ({error})",
-            code=ErrorCode.UNREADABLE_FILE,
-        ) from None
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -8,24 +8,23 @@ lost lines alone, cannot be known again.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 from capex.campaign.ledger import Totals
+from capex.codec import encoded_line
 from capex.errors import DamagedFile
 from capex.models import NO_TOKENS
 from capex.models.cassette import read_requests
-from capex.models.prices import Price, parse_price
-from capex.run import load_chain, origins
+from capex.models.prices import Price
+from capex.run import load_chain
 from capex.run.accounts import ZERO, Taken, forgotten
 from capex.run.files import write_bytes
-from capex.run.spend import Account, salvage
+from capex.run.spend import Account, Reservation, Settlement, SpendLine, salvage
 from capex.run.store import SPEND, Chain, Run
 from capex.untrusted import read_bytes
 
@@ -62,17 +61,18 @@ def repair_spend(run: Run, *, dry_run: bool) -> SpendRepair | None:
     path = run.path / SPEND
     held = salvage(path)
     manifest = run.manifest
-    price = None if (row := manifest.get("price")) is None else parse_price(row)
-    rows: list[dict[str, Any]] = []
+    price = manifest.price
+    rows: list[bytes] = []
     entered: list[Taken] = []
     for chain in run.chains():
         loaded = load_chain(chain)
-        for start, lacking in forgotten(loaded, held.slots, origins(manifest)).items():
+        for start, lacking in forgotten(loaded, held.slots, manifest.origins).items():
             account = held.slots.of_chain(chain.path.name).get(start, Account())
-            budget = manifest.get("settings", {}).get("arms", {}).get(loaded.arm, {})
-            whole = _with_cut_off(chain, start, lacking, account, price, budget.get("episode_usd"))
+            method = manifest.recorded.arms.get(loaded.arm)
+            budget_usd = None if method is None else method.episode_usd
+            whole = _with_cut_off(chain, start, lacking, account, price, budget_usd)
             entered.append(whole)
-            rows += _rows({"chain": chain.path.name, "episode": start}, whole)
+            rows += map(encoded_line, _rows(chain.path.name, start, whole))
     if not rows and not held.unreadable:
         return None
     kept = None
@@ -80,7 +80,7 @@ def repair_spend(run: Run, *, dry_run: bool) -> SpendRepair | None:
         if path.is_file():
             kept = _unused(path)
             write_bytes(kept, read_bytes(path))
-        write_bytes(path, b"".join(line + b"\n" for line in (*held.lines, *map(_line, rows))))
+        write_bytes(path, b"".join([*(line + b"\n" for line in held.lines), *rows]))
     total = sum(entered, Taken())
     usd = None if total.usd is None or price is None else total.usd[1]
     return SpendRepair(held.unreadable, total.attempts, len(entered), usd, kept)
@@ -119,7 +119,7 @@ def _totals(log: Path, price: Price | None) -> Totals:
     return totals
 
 
-def _rows(labels: Mapping[str, str | int], taken: Taken) -> Iterator[dict[str, Any]]:
+def _rows(chain: str, start: int, taken: Taken) -> Iterator[SpendLine]:
     """Reservations and settlements that add up to what was taken: all that is known on the first
     request, all that may have been billed on the last.
     """
@@ -130,16 +130,12 @@ def _rows(labels: Mapping[str, str | int], taken: Taken) -> Iterator[dict[str, A
         first, last = number == 0, number == count - 1
         usd = low if first or low is None else held if last and held else ZERO
         unknown = low is None or (last and bool(held))
-        tokens = dict(vars(taken.tokens or NO_TOKENS)) if first else None
+        tokens = (taken.tokens or NO_TOKENS) if first else None
         ticket = secrets.token_hex(8)
-        yield {**labels, "reserve": ticket, "usd": None if usd is None else str(usd)}
-        settled = None if unknown or usd is None else str(usd)
+        yield Reservation(ticket=ticket, usd=usd, chain=chain, episode=start)
+        settled = None if unknown else usd
         reply = number < taken.requests
-        yield {"settle": ticket, "usd": settled, "tokens": tokens, "reply": reply}
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    return json.dumps(row).encode()
+        yield Settlement(ticket=ticket, usd=settled, tokens=tokens, reply=reply)
 
 
 def _unused(path: Path) -> Path:

@@ -17,10 +17,10 @@ from capex.campaign.driver import HEARTBEAT_S, LiveNote, from_live, read_note
 from capex.campaign.judging import unjudged_sentence
 from capex.campaign.names import start_text
 from capex.campaign.repair import forgotten_sentence
-from capex.run import LoadedRun, load_run, origins
+from capex.run import Depth, LoadedRun, load_run
 from capex.run.files import alive
 from capex.run.kinds import kind_of
-from capex.run.reading import Loader
+from capex.run.reading import Held
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run
 
@@ -47,18 +47,13 @@ class CampaignStatus:
     @property
     def note(self) -> str:
         """One line under the table."""
-        settings = self.run.manifest.get("settings", {})
-        words = [f"model {settings.get('model', settings.get('command', 'expert'))}"]
-        if self.run.manifest.get("stand_in"):
+        words = [f"model {self.run.manifest.recorded.label}"]
+        if self.run.manifest.stand_in:
             words[0] += " (a stand-in)"
         if self.account is not None:
             a = self.account
             held = f", {a.unsettled} unsettled" if a.unsettled else ""
-            priced = (
-                f"${a.total_usd:.2f} spent or held"
-                if self.run.manifest.get("price")
-                else "no price"
-            )
+            priced = f"${a.total_usd:.2f} spent or held" if self.run.manifest.price else "no price"
             words.append(f"{a.attempts} attempts at the model{held}, {priced}")
         words.append(f"{bytes_text(self.disk_bytes)} on disk")
         return "; ".join(words)
@@ -95,9 +90,9 @@ class CampaignStatus:
             )
         if (kind := kind_of(self.run.manifest)) is not None:
             sentences.append(kind.sentence(self.run.manifest))
-        for origin in origins(self.run.manifest)[:1]:
+        for origin in self.run.manifest.origins[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
-            names = ", ".join(origin.changed) or "nothing that is known"
+            names = ", ".join(c.name for c in origin.changed) or "nothing that is known"
             sentences.append(
                 f"branched from {origin.run} with its {count} episodes; {names} changed"
             )
@@ -115,7 +110,7 @@ class CampaignStatus:
             "hours_left": self.board.hours_left,
             "spent_usd": (
                 None
-                if self.account is None or not self.run.manifest.get("price")
+                if self.account is None or not self.run.manifest.price
                 else str(self.account.total_usd)
             ),
             "attempts": None if self.account is None else self.account.attempts,
@@ -137,31 +132,31 @@ def above_bound_sentence(chain: str, start: int, requests: int, usd: float) -> s
     )
 
 
-def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) -> CampaignStatus:
-    """Read everything there is; nothing is changed. `load` reads episodes in another way; without
+def read_status(
+    path: Path, depth: Depth = Depth.WHOLE, *, held: Held | None = None, disk: bool = True
+) -> CampaignStatus:
+    """Read everything there is; nothing is changed. Without
     `disk` the size of the files is left at 0.
     """
-    run = load_run(path, load)
+    run = load_run(path, depth, held)
     spend = Spend(run.path / SPEND)
-    board = Board(run.chains, spend, origins(run.manifest))
+    board = Board(run.chains, spend, run.manifest.origins)
     live = _live(run.path)
     if live is not None:
         from_live(board, live)
         board.given_hours_left = live.hours_left
-    plan = run.manifest.get("plan")
-    if plan and live is None:
+    plan = run.manifest.plan
+    if plan.starts and live is None:
         for chain in run.chains:
             line = board.lines[chain.name]
-            line.until = plan.get("until_successes")
-            held = {e.index for e in chain.episodes}
-            line.wanted = (
-                None if line.until is not None else len(held | set(plan.get("starts", ())))
-            )
+            line.until = plan.until_successes
+            tried = {e.index for e in chain.episodes}
+            line.wanted = None if line.until is not None else len(tried | set(plan.starts))
     account = spend.account() if spend.path.is_file() else None
     files = (f for f in run.path.rglob("*") if f.is_file()) if disk else ()
     size = sum(f.stat().st_size for f in files)
     return CampaignStatus(
-        run, board, live is not None, _state(board, live, planned=bool(plan)), account, size
+        run, board, live is not None, _state(board, live, planned=bool(plan.starts)), account, size
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from capex.registry import ROBOT_FILES, load
+from capex.run.manifest import WorldFile
 from capex.worlds import robot_prefix
 
 KEY = "world_files"  # in a manifest and in its settings
@@ -25,7 +26,7 @@ class WorldFiles(Protocol):
         named; those of tasks under TASKS.
         """
 
-    def texts(self, worlds: Sequence[str]) -> dict[str, Any]:
+    def texts(self, worlds: Sequence[str]) -> dict[str, WorldFile]:
         """By world, the files as they are written, with a digest."""
 
     def copy(self, run_dir: Path, worlds: Sequence[str]) -> None:
@@ -40,9 +41,9 @@ def contents(tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
-def texts(worlds: Iterable[str]) -> dict[str, Any]:
+def texts(worlds: Iterable[str]) -> dict[str, WorldFile]:
     """The files of these worlds as a manifest keeps them."""
-    listed, found = list(worlds), dict[str, Any]()
+    listed, found = list(worlds), dict[str, WorldFile]()
     for prefix, files in _files(listed):
         found |= files.texts([world for world in listed if robot_prefix(world) == prefix])
     return found

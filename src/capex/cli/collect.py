@@ -149,7 +149,7 @@ class Collect:
         from capex.campaign import api, prepare
         from capex.cli.operator import at_terminal
         from capex.cli.progress import watching
-        from capex.run.heads import load_head
+        from capex.run import Depth
 
         given = self.given()
         if self.dry_run:
@@ -181,7 +181,7 @@ class Collect:
                 confirm=confirm,
                 watch=watch,
                 person=person,
-                load=load_head,
+                depth=Depth.HEADS,
                 **given,
             )
         if not self.json_events and any(e.success is None for e in run.episodes):

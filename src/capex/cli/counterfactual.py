@@ -162,7 +162,6 @@ class Calibrate:
         """Print the sweep and the choice, write the file."""
         from capex.analysis.counterfactual_section import choice_table, sweep_table
         from capex.analysis.thresholds import choices, settings_file, sweep
-        from capex.campaign.settings import recorded_methods
         from capex.run.files import write_bytes
         from capex.run.store import find_run
 
@@ -171,7 +170,7 @@ class Calibrate:
                 f"--miss-cost is {self.miss_cost}; it must be a number of at least 0",
                 code=ErrorCode.BAD_SETTING,
             )
-        settings = find_run(self.run_directory).manifest.get("settings", {})
+        settings = find_run(self.run_directory).manifest.recorded
         found = _found(self.run_directory)
         if not found:
             raise CapexError(
@@ -182,8 +181,7 @@ class Calibrate:
         chosen = [(f, choices(f, self.miss_cost)) for f in found]
         print_report_table(console, sweep_table([(f, sweep(f.whole)) for f in found]))
         print_report_table(console, choice_table(chosen))
-        arms = recorded_methods({"settings": settings})
-        methods = [(arms[f.source.arm], line) for f, line in chosen]
+        methods = [(settings.arms[f.source.arm], line) for f, line in chosen]
         note = (
             f"Commit thresholds from {self.run_directory} by capex calibrate: the most waypoints"
             f" reached less {self.miss_cost:g} x those missed; where the gain is not sure, as used."

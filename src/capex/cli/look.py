@@ -286,7 +286,12 @@ class Film:
         """Write the files and say where they are."""
         from capex.dataset.animation import write_animation
         from capex.dataset.film import write_strip, write_video
+        from capex.run.manifest import MANIFEST
+        from capex.run.store import find_run
 
+        run = Path(*self.episode.absolute().parts[:-4])
+        if (run / MANIFEST).is_file():
+            find_run(run)  # of this format
         name = f"{self.episode.parent.parent.name}-{self.episode.name}"
         with console.status("rendering"):
             if self.plans is not None:

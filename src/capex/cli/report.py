@@ -67,7 +67,7 @@ def _to_certify(runs: Sequence[Path]) -> Path | None:
             run = load_run(path)
         except DamagedFile:  # the report says so
             continue
-        if run.manifest.get("settings", {}).get("command") not in ("evaluate", "fork") and any(
+        if run.manifest.recorded.command not in ("evaluate", "fork") and any(
             e.record.success and not (e.path / CERTIFICATE).exists() for e in run.episodes
         ):
             return path

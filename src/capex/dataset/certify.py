@@ -14,14 +14,14 @@ has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from capex import worlds
+from capex import codec, worlds
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run import load_chain, read_record
@@ -81,7 +81,7 @@ def certify_run(
     successes or not.
     """
     recorded = find_run(run)
-    recorded_on = recorded.manifest.get("fingerprint", {})
+    recorded_on = recorded.manifest.fingerprint
     wanted = [chain for chain in recorded.chains() if not only or chain.path.name in only]
     chains = [load_chain(chain) for chain in wanted]
     verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
@@ -134,19 +134,17 @@ def read_certificate(episode: Path) -> Certificate | None:
     if not path.is_file():
         return None
     try:
-        row = read_json(path)
-        if set(row) != {f.name for f in fields(Certificate)}:
-            return None
-        return Certificate(**row) if row["digests"] == digests(episode) else None
-    except (DamagedFile, OSError):
+        certificate = codec.from_json(read_json(path), Certificate)
+        return certificate if certificate.digests == digests(episode) else None
+    except (DamagedFile, OSError, ValueError):
         return None
 
 
-def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
+def _replay_job(job: tuple[Path, Mapping[str, Any]]) -> Certificate:
     return replay(*job)
 
 
-def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
+def replay(episode: Path, recorded_on: Mapping[str, Any]) -> Certificate:
     """Execute an episode's actions from its start and compare with what was recorded."""
     record, steps = read_record(episode), read_steps(episode)
     refuse_repeating(record.world, "capex certify")
@@ -223,7 +221,7 @@ def _same_bits(env: Env, recorded: Array) -> bool:
     return env.save_state().vector.tobytes() == recorded.tobytes()
 
 
-def _elsewhere(recorded_on: dict[str, Any]) -> dict[str, list[Any]]:
+def _elsewhere(recorded_on: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Where the recording machine's fingerprint differs; the renderer does not touch physics."""
     both = {key: [recorded_on.get(key), now] for key, now in fingerprint().items() if key != "gl"}
     return {key: [then, now] for key, (then, now) in both.items() if then != now}

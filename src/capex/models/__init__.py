@@ -186,6 +186,7 @@ class Answer:
 
 
 Billed = Literal["yes", "no", "unknown"]
+REPLIED = ("ok", "incomplete")  # statuses of an attempt that the model answered
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ class RequestAttempt:
     @property
     def replied(self) -> bool:
         """Whether the model answered: only such attempts count as requests."""
-        return self.status in ("ok", "incomplete")
+        return self.status in REPLIED
 
 
 @dataclass(frozen=True)

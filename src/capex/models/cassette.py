@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex import codec
 from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.models import (
     AttemptObserver,
@@ -27,7 +28,7 @@ from capex.models import (
     describe,
 )
 from capex.models.attempts import repeat
-from capex.models.exchanges import LOG, attempt_from, read_log, read_times
+from capex.models.exchanges import LOG, AttemptTimes, Exchange, read_log, read_times
 from capex.untrusted import FAULTS, JSON_MOST, damage, lines, loads, opened
 
 EXCERPT = 60  # characters of a differing text that are shown
@@ -46,17 +47,17 @@ class RecordedRequest:
 
     def attempts(self) -> list[RequestAttempt]:
         """Its attempts as they were recorded."""
-        times = itertools.chain(read_times(self.log)[self.line :], itertools.repeat({}))
+        unknown = itertools.repeat(AttemptTimes())
+        times = itertools.chain(read_times(self.log)[self.line :], unknown)
         with damage(self.log), opened(self.log) as log:
             log.seek(self.offset)
-            rows = [loads(log.readline(JSON_MOST)) for _ in range(self.count)]
-            return [attempt_from(row, **took) for row, took in zip(rows, times, strict=False)]
+            rows = [_line(log.readline(JSON_MOST)) for _ in range(self.count)]
+            return [row.attempt(took) for row, took in zip(rows, times, strict=False)]
 
     def described(self) -> Mapping[str, Any]:
         """What was asked."""
-        requests = (line["request"] for line in read_log(self.log) if line["number"] == 1)
-        described: Mapping[str, Any] = next(itertools.islice(requests, self.number - 1, None))
-        return described
+        requests = (line.request or {} for line in read_log(self.log) if line.number == 1)
+        return next(itertools.islice(requests, self.number - 1, None))
 
 
 def make(rest: str) -> Cassette:
@@ -78,18 +79,19 @@ class Cassette(Model):
         self._unused: dict[Path, dict[int, RecordedRequest]] = {}  # log -> number -> request
         self._queues: dict[str, deque[RecordedRequest]] = defaultdict(deque)
         self._last: Path | None = None
-        first: Mapping[str, Any] = {}
+        first: Exchange | None = None
         for log in find_logs(path):
-            first = first or next(read_log(log), {})
+            first = first or next(read_log(log), None)
             self._unused[log] = {}
             for recorded in read_requests(log):
                 self._unused[log][recorded.number] = recorded
                 self._queues[recorded.hash].append(recorded)
-        self.recorded_name: str = first.get("model", "")
-        self.price_name: str = first.get("price_name", "")
-        self.stand_in: bool = first.get("stand_in", False)
+        self.recorded_name = first.model if first else ""
+        self.price_name = first.price_name if first else ""
+        self.stand_in = bool(first and first.stand_in)
         self.tools_in_text = self.recorded_name.startswith("chat-text:")
-        self.forces_calls = first.get("request", {}).get("tool_choice") != "auto"
+        asked = (first.request if first else None) or {}
+        self.forces_calls = asked.get("tool_choice") != "auto"
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer or failure; ModelError of kind cassette when there is none."""
@@ -121,6 +123,18 @@ class Cassette(Model):
         return f"{sentence} (expected was request {recorded.number} of {recorded.log})"
 
 
+@dataclass(frozen=True)
+class _Named:
+    """What tells the lines of a request from those of others."""
+
+    hash: str
+    number: int
+
+
+def _line(text: bytes) -> Exchange:
+    return codec.convert(loads(text), Exchange)
+
+
 def find_logs(path: Path) -> list[Path]:
     """The exchange logs of a run's episodes, or below any other folder, by name."""
     if path.is_file():
@@ -145,8 +159,8 @@ def read_requests(log: Path, *, torn_end: bool = False) -> list[RecordedRequest]
         if torn_end and not raw.endswith(b"\n"):
             break
         try:
-            row = loads(raw)
-            number, row_hash = row["number"], row["hash"]
+            row = codec.convert(loads(raw), _Named)
+            number, row_hash = row.number, row.hash
         except FAULTS:
             raise DamagedFile(
                 log, f"line {index + 1} cannot be read; restore it, or record the run again"

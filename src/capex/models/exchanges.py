@@ -18,12 +18,17 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex import codec
+from capex.codec import Count
 from capex.errors import DamagedFile
 from capex.models import (
+    REPLIED,
     Answer,
+    Billed,
     Model,
     Picture,
     Request,
@@ -41,8 +46,75 @@ from capex.untrusted import FAULTS, lines, loads, no_links
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
 AS_SENT = "[as sent]"  # in the place of the system text that the Responses API repeats in its body
-# Fields of an attempt that a line holds, in this order.
-LOGGED = ("status", "http_status", "billed", "usage", "kind", "error", "answer", "headers", "body")
+
+
+@dataclass(frozen=True)
+class LoggedAnswer:
+    """An answer without the items that a provider wants replayed: those are in the body."""
+
+    calls: tuple[ToolCall, ...]
+    text: str
+    incomplete: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A line of an exchange log. Fields in their order."""
+
+    hash: str
+    number: Count  # of the attempt at the request, from 1
+    model: str = ""
+    price_name: str = ""
+    stand_in: bool | None = None
+    static: str = ""  # with the first attempt: names the system text and the tools
+    request: Mapping[str, Any] | None = None  # with the first attempt: see `describe`
+    status: str
+    http_status: int | None
+    billed: Billed
+    usage: Usage | None
+    kind: str
+    error: str
+    answer: LoggedAnswer | None
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def replied(self) -> bool:
+        """Whether the model answered."""
+        return self.status in REPLIED
+
+    def attempt(self, took: AttemptTimes) -> RequestAttempt:
+        """The attempt as it was logged."""
+        answer = None if self.answer is None else Answer(**vars(self.answer))
+        return RequestAttempt(
+            status=self.status,
+            billed=self.billed,
+            latency_s=took.latency_s,
+            usage=self.usage,
+            http_status=self.http_status,
+            kind=self.kind,
+            error=self.error,
+            answer=answer,
+            body=self.body,
+            headers=self.headers,
+            waited_s=took.waited_s,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The line, without what is not known of the model and the request."""
+        data: dict[str, Any] = codec.to_json(self)
+        return {k: v for k, v in data.items() if k not in _OPTIONAL or v not in ("", None)}
+
+
+_OPTIONAL = frozenset(("model", "price_name", "stand_in", "static", "request"))
+
+
+@dataclass(frozen=True)
+class AttemptTimes:
+    """Wall times of an attempt, in seconds."""
+
+    latency_s: float = 0.0
+    waited_s: float = 0.0
 
 
 class ExchangeLog:
@@ -70,25 +142,36 @@ class ExchangeLog:
 
     def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Append the attempt."""
-        named = {"hash": request.hash, "number": number}
-        line: dict[str, Any] = {**named, **self._model}
+        named: dict[str, Any] = {"hash": request.hash, "number": number}
+        asked: dict[str, Any] = {}
         if number == 1:
             described = describe(request)
             static = {name: described.pop(name) for name in STATIC}
             mark = hashlib.sha256(json.dumps(static, sort_keys=True).encode()).hexdigest()
-            line["static"] = mark
-            line["request"] = described if mark in self._written else static | described
+            whole = described if mark in self._written else static | described
+            asked = {"static": mark, "request": whole}
             self._written.add(mark)
-        line |= {name: getattr(attempt, name) for name in LOGGED}
-        if attempt.usage is not None:
-            line["usage"] = vars(attempt.usage)
-        if (answer := attempt.answer) is not None:
-            calls = [vars(call) for call in answer.calls]
-            line["answer"] = {"calls": calls, "text": answer.text, "incomplete": answer.incomplete}
-        body, system = attempt.body, request.system
+        body, system, answer = attempt.body, request.system, attempt.answer
         if isinstance(body, Mapping) and system and body.get("instructions") == system:
-            line["body"] = {**body, "instructions": AS_SENT}
-        append(self.folder / LOG, scrubbed_line(line, self._secrets))
+            body = {**body, "instructions": AS_SENT}
+        said = None
+        if answer is not None:
+            said = LoggedAnswer(answer.calls, answer.text, answer.incomplete)
+        line = Exchange(
+            **named,
+            **self._model,
+            **asked,
+            status=attempt.status,
+            http_status=attempt.http_status,
+            billed=attempt.billed,
+            usage=attempt.usage,
+            kind=attempt.kind,
+            error=attempt.error,
+            answer=said,
+            headers=attempt.headers,
+            body=body,
+        )
+        append(self.folder / LOG, scrubbed_line(line.as_json(), self._secrets))
         times = {"latency_s": round(attempt.latency_s, 4)}
         if attempt.waited_s:
             times["waited_s"] = round(attempt.waited_s, 4)
@@ -103,16 +186,15 @@ class ExchangeLog:
         """Nothing is written while the client waits."""
 
 
-def read_log(path: Path) -> Iterator[dict[str, Any]]:
+def read_log(path: Path) -> Iterator[Exchange]:
     """The lines of an exchanges.jsonl in order, each first attempt with its whole request."""
     static: dict[str, Any] = {}
     for number, text in enumerate(lines(path), 1):
         try:
-            line: dict[str, Any] = loads(text)
-            if "request" in line:
-                request = line["request"]
+            line = codec.convert(loads(text), Exchange)
+            if (request := line.request) is not None:
                 here = {name: request[name] for name in STATIC if name in request}
-                line["request"] = static.setdefault(line["static"], here) | request
+                line = replace(line, request=static.setdefault(line.static, here) | dict(request))
         except FAULTS as error:
             raise DamagedFile(path, f"line {number} cannot be read ({error})") from None
         yield line
@@ -123,7 +205,7 @@ def times_of(log: Path) -> Path:
     return log.with_name(TIMES if log.name == LOG else f"{log.stem}.times")
 
 
-def read_times(log: Path) -> list[dict[str, float]]:
+def read_times(log: Path) -> list[AttemptTimes]:
     """Wall times of the attempts in seconds, in the order of the log; as far as they were kept."""
     path = times_of(log)
     if not path.is_file():
@@ -131,24 +213,10 @@ def read_times(log: Path) -> list[dict[str, float]]:
     times = []
     for text in lines(path):
         try:
-            row = loads(text)
-            times.append({name: float(row.get(name, 0.0)) for name in ("latency_s", "waited_s")})
-        except (ValueError, TypeError, AttributeError):  # a kill tore the line
+            times.append(codec.from_json(loads(text), AttemptTimes))
+        except ValueError:  # a kill tore the line
             break
     return times
-
-
-def attempt_from(
-    line: Mapping[str, Any], latency_s: float = 0.0, waited_s: float = 0.0
-) -> RequestAttempt:
-    """An attempt as it was logged. What a provider wants replayed stands in the body alone."""
-    fields = {name: line[name] for name in LOGGED}
-    if line["usage"] is not None:
-        fields["usage"] = Usage(**line["usage"])
-    if (answer := line["answer"]) is not None:
-        calls = tuple(ToolCall(**call) for call in answer["calls"])
-        fields["answer"] = Answer(calls, answer["text"], answer["incomplete"])
-    return RequestAttempt(**fields, latency_s=latency_s, waited_s=waited_s)
 
 
 def append(path: Path, lines: bytes, *, flush: bool = True) -> None:

@@ -64,6 +64,11 @@ class Price:
     checked: date
     long_context: LongContext | None = None
 
+    def __post_init__(self) -> None:
+        for rate in (self.fresh, self.cached, self.cache_write, self.output):
+            if not rate.is_finite() or rate < 0:
+                raise ValueError(f"a rate is {rate}; a number of at least 0 is right")
+
     def rates(self, input_tokens: int) -> tuple[Decimal, Decimal, Decimal, Decimal]:
         """Rates (fresh, cached, cache write, output) of a request with that much input."""
         tier = self.long_context
@@ -72,10 +77,6 @@ class Price:
             return fresh, cached, written, output
         k = tier.input
         return fresh * k, cached * k, written * k, output * tier.output
-
-    def as_json(self) -> dict[str, Any]:
-        """The row for a manifest, with exact decimals as text; `parse_price` reads it back."""
-        return {name: _plain(value) for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def load_prices(path: Path | None = None) -> PriceTable:
 
 
 def parse_price(row: Mapping[str, Any], where: str = "price") -> Price:
-    """A row from TOML or a manifest. Without rates of its own, cached input costs like fresh."""
+    """A row from TOML. Without rates of its own, cached input costs like fresh."""
     known = {f.name for f in fields(Price)}
     if unknown := sorted(set(row) - known):
         raise CapexError(
@@ -215,12 +216,6 @@ def _rows(text: str, where: str) -> tuple[Price, ...]:
             code=ErrorCode.BAD_SETTING,
         )
     return tuple(parse_price(row, f"{where}, row {number}") for number, row in enumerate(rows, 1))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, LongContext):
-        return {name: _plain(inner) for name, inner in vars(value).items()}
-    return str(value) if isinstance(value, Decimal | date) else value
 
 
 def _rate(given: object, where: str) -> Decimal:

@@ -5,13 +5,12 @@ attempt is counted once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from capex.report.rows import CostRow, RunData, RunInfo
-from capex.run import Origin, origins
-from capex.run.store import wrong_field
+from capex.run.manifest import Origin, SettingChange, recorded
 from capex.run.summary import Summary
 
 
@@ -27,10 +26,14 @@ def lineage(info: RunInfo) -> list[Ancestor]:
     """The runs that a run descends from by branches, the nearest first."""
     found: list[Ancestor] = []
     settings = info.settings or {}
-    for origin in origins(info.manifest):
+    for origin in info.manifest.origins:
         settings = _with_changes_undone(settings, origin.changed)
-        known = not wrong_field({"settings": settings})
-        found.append(Ancestor(origin, settings if known else None))
+        try:
+            recorded(settings)
+        except ValueError:
+            found.append(Ancestor(origin, None))
+        else:
+            found.append(Ancestor(origin, settings))
     return found
 
 
@@ -48,18 +51,20 @@ def number_of(ancestor: Ancestor, branch: RunInfo, data: RunData) -> int:
     return len(data.runs) - 1
 
 
-def _with_changes_undone(settings: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+def _with_changes_undone(
+    settings: Mapping[str, Any], changed: Sequence[SettingChange]
+) -> dict[str, Any]:
     """Settings as they were before a branch; a changed one is named by its path, as in
     arms.capex.tau.
     """
     before: dict[str, Any] = json.loads(json.dumps(settings))
-    for name, value in changed.items():
-        *path, last = name.split(".")
+    for change in changed:
+        *path, last = change.name.split(".")
         inner = before
         for key in path:
             inner = inner.setdefault(key, {}) if isinstance(inner, dict) else {}
         if isinstance(inner, dict):
-            inner[last] = value
+            inner[last] = change.before
     return before
 
 
@@ -88,7 +93,11 @@ def leave_out_copies(data: RunData) -> None:
 
 def _origin_sentence(branch: str, origin: Origin, held: int, copies: int) -> str:
     count = f"{held} {'episode' if held == 1 else 'episodes'}"
-    changed = f" made before {', '.join(origin.changed)} changed" if origin.changed else ""
+    changed = (
+        f" made before {', '.join(c.name for c in origin.changed)} changed"
+        if origin.changed
+        else ""
+    )
     apart = "shown apart, under the settings they were made with"
     if copies in (0, held):
         where = f"they are {f'counted with {origin.run}' if copies else apart}"

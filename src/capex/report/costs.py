@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
 from capex.errors import CapexError
 from capex.models import NO_TOKENS, Usage
-from capex.models.exchanges import LOG, read_log
-from capex.models.prices import Price, cost, parse_price
+from capex.models.exchanges import LOG, Exchange, read_log
+from capex.models.prices import Price, cost
 from capex.report.rows import RunInfo
 from capex.report.sources import Source
 from capex.run.spend import Account, Spend
@@ -93,7 +92,7 @@ def decision_curve(source: Source, runs: Sequence[RunInfo]) -> DecisionCurve | N
     """From the exchange logs of a sample spread evenly over the episodes; None without any."""
     with_log = [e for e in source.episodes if e.requests and (e.path / LOG).is_file()]
     sample = with_log[:: max(1, -(-len(with_log) // LOGS_AT_MOST))]
-    prices = {i: _price(runs[i]) for i in {e.run for e in sample}}
+    prices = {i: runs[i].manifest.price for i in {e.run for e in sample}}
     priced = None not in prices.values()
     spent = [_per_decision(e, prices[e.run] if priced else None) for e in sample]
     known = [amounts for amounts in spent if amounts is not None]
@@ -104,16 +103,6 @@ def decision_curve(source: Source, runs: Sequence[RunInfo]) -> DecisionCurve | N
             points.append(DecisionCost(number, *map(float, np.quantile(amounts, QUARTILES))))
     unit = "$" if priced else "tokens"
     return DecisionCurve(source, unit, points, len(known), len(with_log)) if points else None
-
-
-def _price(run: RunInfo) -> Price | None:
-    row = run.manifest.get("price")
-    if not isinstance(row, Mapping):
-        return None
-    try:
-        return parse_price(row, f"the price in {run.path / 'manifest.json'}")
-    except CapexError:
-        return None
 
 
 def _per_decision(episode: Summary, price: Price | None) -> list[float] | None:
@@ -132,18 +121,17 @@ def _per_decision(episode: Summary, price: Price | None) -> list[float] | None:
             # what cost nothing may follow the last reply: a request that outgrew the context
             if amount:
                 amounts[decision] += amount
-            replies += line["status"] in ("ok", "incomplete")
+            replies += line.replied
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return amounts if replies == sum(episode.calls) else None
 
 
-def _amount(line: Mapping[str, Any], price: Price | None) -> float | None:
-    if line["billed"] == "no":
+def _amount(line: Exchange, price: Price | None) -> float | None:
+    if line.billed == "no":
         return 0.0
-    if line["usage"] is None:
+    if (usage := line.usage) is None:
         return None
-    usage = Usage(**line["usage"])
     if price is None:
         return float(usage.fresh + usage.cached + usage.cache_write + usage.output)
     spent = cost(usage, price)

@@ -16,6 +16,7 @@ from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
 from capex.run.accounts import forgotten, invalid_attempts, of_episode, unrecorded
 from capex.run.files import TEMPORARY
+from capex.run.manifest import Manifest
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, Chain, Run, find_run
 from capex.run.summary import summarize
@@ -55,11 +56,8 @@ def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
         problems.append(
             f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others."
         )
-        return RunInfo(name, run.path, given, None, {})
-    settings = manifest.get("settings")
-    return RunInfo(
-        name, run.path, given, settings if isinstance(settings, Mapping) else None, manifest
-    )
+        return RunInfo(name, run.path, given, None, Manifest())
+    return RunInfo(name, run.path, given, manifest.settings, manifest)
 
 
 def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
@@ -182,16 +180,14 @@ def _unfinished(
     """Which starts are missing: of those the run was asked for where it says so, and else of those
     that another arm has tried.
     """
-    plan = info.manifest.get("plan") or {}
-    settings = info.settings or {}
-    planned = set(plan.get("starts") or ())
-    wanted = plan.get("until_successes")
+    plan = info.manifest.plan
+    settings, planned, wanted = info.recorded, set(plan.starts), plan.until_successes
     lacking: list[str] = []
-    listed = [split_name(str(t)) for t in settings.get("tasks", ())] if planned else []
+    listed = [split_name(t) for t in settings.tasks] if planned else []
     tasks = list(dict.fromkeys([*(t for t in listed if t[1]), *held]))
     for world, task in tasks:
         by_arm = held.get((world, task), {})
-        arms = list(dict.fromkeys([*(settings.get("arms", {}) if planned else ()), *by_arm]))
+        arms = list(dict.fromkeys([*(settings.arms if planned else ()), *by_arm]))
         expected = planned or set().union(asked.get((world, task), set()), *by_arm.values())
         for arm in arms:
             if wanted is not None and successes.get((world, task, arm), 0) >= wanted:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined
@@ -126,7 +125,7 @@ def _sample_sentence(shown: int, total: int) -> str:
 def _facts(run: RunInfo, data: RunData) -> tuple[str, str]:
     """A run in short, and its whole manifest."""
     held = sum(data.runs[e.run] is run for e in data.episodes)
-    known: dict[str, Any] = dict(run.manifest.get("versions") or {})
+    known: dict[str, str] = dict(run.manifest.versions)
     built = ", ".join(f"{k} {known[k]}" for k in ("capex", "mujoco", "numpy") if k in known)
-    manifest = json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str)
+    manifest = json.dumps(run.manifest.as_json(), indent=1, ensure_ascii=False)
     return f"{held:,} episodes" + (f"; {built}" if built else ""), manifest

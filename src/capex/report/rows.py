@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from capex.models import Usage
-from capex.run import InvalidAttempt, LoadedChain, Origin
+from capex.run import InvalidAttempt, LoadedChain, Manifest, Origin
 from capex.run.accounts import Taken
+from capex.run.manifest import RecordedSettings, recorded
 from capex.run.summary import DollarSpan, Summary, amounts
 from capex.run.verdicts import Verdict
 
@@ -49,15 +51,14 @@ class RunInfo:
     path: Path
     given: Path  # as the user wrote it
     settings: Mapping[str, Any] | None
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     # for episodes that a branch began with: the run that made them, as its manifest tells
     inherited: Origin | None = None
 
-    def arm(self, name: str) -> Mapping[str, Any]:
-        """The settings of an arm as the manifest has them; empty where it does not say."""
-        arms = (self.settings or {}).get("arms", {})
-        found = arms.get(name, {}) if isinstance(arms, Mapping) else {}
-        return found if isinstance(found, Mapping) else {}
+    @cached_property
+    def recorded(self) -> RecordedSettings:
+        """The settings with their types."""
+        return recorded(self.settings or {})
 
 
 @dataclass
@@ -90,7 +91,7 @@ def cost_row(
     models = [
         *(e.record.model for e in chain.episodes),
         *(a.note.model for a in chain.invalid),
-        (info.settings or {}).get("model"),
+        info.recorded.model,
     ]
     return CostRow(
         run=run,
@@ -100,7 +101,7 @@ def cost_row(
         arm=chain.arm,
         model=(attempt.note.model if attempt is not None else "")
         or str(next(filter(None, models), "")),
-        stand_in=bool(info.manifest.get("stand_in")),
+        stand_in=info.manifest.stand_in,
         start=start,
         error=attempt.error if attempt is not None else "",
         verdict=attempt.verdict if attempt is not None else None,

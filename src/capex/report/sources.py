@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from capex.method.presets import PRESETS
@@ -168,11 +168,11 @@ def identity(run: RunInfo, arm: str) -> dict[str, Any]:
     physics they ran on.
     """
     settings = {k: v for k, v in (run.settings or {}).items() if k not in APART}
-    versions = run.manifest.get("versions") or {}
     kind = kind_of(run.manifest)
     more = {} if kind is None else kind.identity(run.manifest)
-    physics = {"mujoco": versions.get("mujoco")}
-    return _flat({**settings, **more, "arm": run.arm(arm), **physics})
+    physics = {"mujoco": run.manifest.versions.get("mujoco")}
+    own = (run.settings or {}).get("arms", {}).get(arm, {})
+    return _flat({**settings, **more, "arm": own, **physics})
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -225,9 +225,8 @@ def _source(
     label += "" if kind is None else f", {kind.label}"
     label += f" ({STAND_IN})" if stand_in else ""
     label += "" if alone else f" [{'+'.join(runs)}]"
-    own = data.runs[together[0].member[0]].arm(arm) or (
-        asdict(PRESETS[arm]) if arm in PRESETS else {}
-    )
+    settings = data.runs[together[0].member[0]].recorded
+    method = settings.arms.get(arm, PRESETS.get(arm))
     return Source(
         number=number,
         colour=0,
@@ -235,15 +234,15 @@ def _source(
         arm=arm,
         model=model,
         stand_in=stand_in,
-        memory=str(own.get("memory", "none")),
-        tau=own.get("tau") if own.get("confidence") else None,
-        round_size=int((data.runs[together[0].member[0]].settings or {}).get("round_size", 1)),
+        memory="none" if method is None else method.memory,
+        tau=method.tau if method is not None and method.confidence else None,
+        round_size=settings.round_size,
         runs=runs,
         episodes=episodes,
         invalid=invalid,
         settings=together[0].settings,
         lost=lost,
-        task_tau=own.get("task_tau") or {},
+        task_tau={} if method is None else method.task_tau,
     )
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image as Picture
@@ -23,7 +22,7 @@ from capex.dataset.views import Views, open_views
 from capex.errors import CapexError, DamagedFile
 from capex.method.record import EpisodeRecord, Turn
 from capex.models import pictures
-from capex.models.exchanges import LOG, read_log
+from capex.models.exchanges import LOG, Exchange, read_log
 from capex.pose import Array
 from capex.run.frames import has_frames
 from capex.run.steps import StepArrays, read_steps
@@ -148,7 +147,7 @@ def _seen(episode: Summary, record: EpisodeRecord, count: int, why: str) -> Stri
                 if "left" in label or not any("left" in name for name, _ in _pictures(line)):
                     shown.setdefault(sha, int(np.searchsorted(ends, replies, side="right")))
                     break
-            replies += line["status"] in ("ok", "incomplete")
+            replies += line.replied
         ticks = strip_ticks(len(shown) - 1, count) if shown else []
         chosen = [list(shown.items())[k] for k in ticks]
         known = [(sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)]
@@ -160,9 +159,9 @@ def _seen(episode: Summary, record: EpisodeRecord, count: int, why: str) -> Stri
     return Strip(tuple(frames), f"{why}: these are images that the model saw, without the plan.")
 
 
-def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _pictures(line: Exchange) -> list[tuple[str, str]]:
     """Label and hash of the present scene's images: the last ones of a request's first message."""
-    messages = line.get("request", {}).get("messages", ())
+    messages = (line.request or {}).get("messages", ())
     parts = messages[0].get("user", ()) if messages else ()
     scene = max((i for i, p in enumerate(parts) if "text" in p), default=0)
     return [(p["picture"], p["sha256"]) for p in parts[scene:] if "picture" in p]

@@ -62,8 +62,7 @@ def judges(data: RunData, sources: Sequence[Source]) -> dict[str, Counter[str]]:
         spoken = [(e.run, v) for e in source.episodes for v in e.verdicts]
         spoken += [(row.run, row.verdict) for row in source.invalid if row.verdict is not None]
         for run, verdict in spoken:
-            operators = data.runs[run].manifest.get("operators")
-            known = isinstance(operators, Mapping) and operators.get(verdict.by) is True
+            known = data.runs[run].manifest.operators.get(verdict.by, False)
             named = known and STAND_IN not in verdict.by
             name = f"{verdict.by} ({STAND_IN})" if named else verdict.by
             said.setdefault(name, Counter())[verdict.verdict] += 1

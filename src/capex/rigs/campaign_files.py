@@ -14,6 +14,7 @@ from capex.campaign.world_files import TASKS
 from capex.rigs import rig_world
 from capex.rigs.rigfile import RigFile
 from capex.run.files import write_bytes
+from capex.run.manifest import WorldFile
 
 WHAT = "the rig file"
 RIG_COPY = "rig.toml"
@@ -40,13 +41,13 @@ def contents(tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
-def texts(worlds: Sequence[str]) -> dict[str, Any]:
+def texts(worlds: Sequence[str]) -> dict[str, WorldFile]:
     """The rig files as they are written, with a digest, for the manifest."""
     noted = {}
     for world in sorted(set(worlds)):
         files = {path.name: path.read_text("utf-8") for path in _files(world)}
         digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-        noted[world] = {"sha256": digest, "files": files}
+        noted[world] = WorldFile(sha256=digest, files=files)
     return noted
 
 

@@ -1,14 +1,15 @@
 """The run directory: the only truth. What writes it, reads it and counts it lives here."""
 
-from capex.run.lineage import Origin, origins, parts
+from capex.run.lineage import parts
+from capex.run.manifest import Manifest, Origin
 from capex.run.reading import (
     Damaged,
+    Depth,
     InvalidAttempt,
     LoadedChain,
     LoadedEpisode,
     LoadedRun,
     briefly,
-    load_briefly,
     load_chain,
     load_episode,
     load_run,
@@ -20,17 +21,17 @@ from capex.run.reading import (
 
 __all__ = [
     "Damaged",
+    "Depth",
     "InvalidAttempt",
     "LoadedChain",
     "LoadedEpisode",
     "LoadedRun",
+    "Manifest",
     "Origin",
     "briefly",
-    "load_briefly",
     "load_chain",
     "load_episode",
     "load_run",
-    "origins",
     "parts",
     "read_invalid",
     "read_judged",

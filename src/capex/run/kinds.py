@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from capex.registry import RUN_KINDS, load
 
-Manifest = Mapping[str, Any]
+if TYPE_CHECKING:
+    from capex.run.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class RunKind:
     """A kind of run, by name in `registry.RUN_KINDS`."""
 
     label: str  # of its sources in a report
-    fields: Mapping[str, tuple[Callable[[Any], bool], str]]  # of its manifest, as the store checks
+    fields: Callable[[Manifest], Any]  # its own, decoded; ValueError where one has another type
     sentence: Callable[[Manifest], str]  # about a run of this kind
     identity: Callable[[Manifest], Mapping[str, Any]]  # what episodes depend on besides settings
     no_replay: str  # why no such run is replayed
@@ -24,9 +25,8 @@ class RunKind:
 
 def kind_of(manifest: Manifest) -> RunKind | None:
     """The kind of a run that an extension made; None for every other run."""
-    settings = manifest.get("settings")
-    command = settings.get("command") if isinstance(settings, Mapping) else None
-    if not isinstance(command, str) or command not in RUN_KINDS:
+    command = manifest.recorded.command
+    if command not in RUN_KINDS:
         return None
     kind: RunKind = load(RUN_KINDS[command])
     return kind

@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,26 @@ from capex.errors import DamagedFile
 from capex.method.record import EpisodeRecord, from_json
 from capex.models import LedgerTotals
 from capex.models.cassette import read_requests
-from capex.models.exchanges import LOG, read_log
+from capex.models.exchanges import LOG, Exchange, read_log
 from capex.run.files import read_json
+from capex.run.manifest import Manifest
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
 from capex.run.writing import InvalidNote, Timing
-from capex.untrusted import damage, read_bytes, require_plain
+from capex.untrusted import damage, loads, opened, read_bytes, require_plain
 
 DIGESTED = ("record.json", STEPS)
+HEAD_BYTES = 8 * 2**10  # of a record.json: everything before its decisions, and more
+TURNS = b'"turns": ['  # cannot be part of a text, whose quotes are escaped
+
+
+class Depth(Enum):
+    """How much of an episode is read. One that resumed from a saved state keeps its decisions."""
+
+    HEADS = "heads"  # all but the decisions, by the beginning of the record alone
+    BRIEF = "brief"  # read and checked whole; decisions are not kept
+    WHOLE = "whole"
 
 
 @dataclass(frozen=True)
@@ -89,14 +101,14 @@ class LoadedEpisode:
         """The arrays of steps.npz: native actions, complete states and proprioception at 20 Hz."""
         return read_steps(self.path)
 
-    def exchanges(self) -> Iterator[dict[str, Any]]:
+    def exchanges(self) -> Iterator[Exchange]:
         """Every attempt at the model in order; empty for the expert, which asks none."""
         log = self.path / LOG
         return read_log(log) if log.is_file() else iter(())
 
 
-# How an episode is read: the name of its chain, its folder, its number.
-Loader = Callable[[str, Path, int], LoadedEpisode]
+# Episodes that were read before, by their folders: those that the world judged stay as they are.
+Held = MutableMapping[Path, LoadedEpisode]
 
 
 @dataclass(frozen=True)
@@ -164,7 +176,7 @@ class LoadedRun:
     """A whole run directory."""
 
     path: Path
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     chains: tuple[LoadedChain, ...]
 
     @property
@@ -189,10 +201,10 @@ class LoadedRun:
         )
 
 
-def load_run(path: str | Path, load: Loader | None = None) -> LoadedRun:
+def load_run(path: str | Path, depth: Depth = Depth.WHOLE, held: Held | None = None) -> LoadedRun:
     """A run directory with all its episodes; a folder that is none is refused with a sentence."""
     run = find_run(Path(path))
-    chains = tuple(load_chain(chain, load) for chain in run.chains())
+    chains = tuple(load_chain(chain, depth, held) for chain in run.chains())
     return LoadedRun(run.path, run.manifest, chains)
 
 
@@ -211,25 +223,26 @@ def _without_collecting() -> Iterator[None]:
 
 
 @_without_collecting()
-def load_chain(chain: Chain, load: Loader | None = None) -> LoadedChain:
-    """One chain of a run. `load` reads an episode in another way, such as `heads.load_head`."""
-    load = load or _load_whole
+def load_chain(chain: Chain, depth: Depth = Depth.WHOLE, held: Held | None = None) -> LoadedChain:
+    """One chain of a run."""
     episodes: list[LoadedEpisode] = []
     invalid: list[InvalidAttempt] = []
     damaged: list[Damaged] = []
     name = chain.path.name
-    held: dict[int, int] = {}  # place -> start
+    places: dict[int, int] = {}  # place -> start
     for index in chain.finished():
         folder = chain.episode(index)
         try:
-            episode = load(name, folder, index)
+            episode = load_episode(folder, depth, held)
+            if depth is not Depth.HEADS:
+                check_steps(folder)
             if episode.verdict is not None and episode.verdict.verdict == "invalid":
                 invalid.append(read_invalid(folder))
                 continue
         except DamagedFile as fault:
             damaged.append(Damaged(folder, f"{fault.path.name} is damaged: {fault.reason}"))
             continue
-        if (other := held.setdefault(episode.position, index)) != index:
+        if (other := places.setdefault(episode.position, index)) != index:
             damaged.append(
                 Damaged(
                     folder, f"it stands at place {episode.position}, where start {other} stands"
@@ -284,9 +297,38 @@ def digests(episode: Path) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 
 
-def load_episode(episode: Path) -> LoadedEpisode:
+def load_episode(
+    folder: Path, depth: Depth = Depth.WHOLE, held: Held | None = None
+) -> LoadedEpisode:
     """One episode of a chain by its folder; DamagedFile like `read_record`."""
-    return _load_episode(episode.parent.parent.name, episode, int(episode.name))
+    known = None if held is None else held.get(folder)
+    if known is not None and known.record.success is not None:
+        return known
+    with damage(folder):
+        require_plain(folder)
+    record = _head(folder) if depth is Depth.HEADS else None
+    record = record or read_record(folder)
+    verdicts = () if record.success is not None else tuple(read_verdicts(folder))
+    chain = folder.parent.parent.name
+    episode = LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
+    if episode.index != int(folder.name):
+        raise DamagedFile(folder / "record.json", f"it is the record of {episode.index}")
+    if depth is not Depth.WHOLE and record.turns:
+        episode = briefly(episode)
+    if held is not None:
+        held[folder] = episode
+    return episode
+
+
+def _head(folder: Path) -> EpisodeRecord | None:
+    """The record without its decisions, by its beginning; None where that does not suffice."""
+    try:
+        with opened(folder / "record.json") as file:
+            beginning, found, _ = file.read(HEAD_BYTES).partition(TURNS)
+        raw = loads(beginning.rstrip().removesuffix(b",") + b"}")
+        return from_json({**raw, "turns": []}) if found else None
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def briefly(episode: LoadedEpisode) -> LoadedEpisode:
@@ -296,28 +338,6 @@ def briefly(episode: LoadedEpisode) -> LoadedEpisode:
     if episode.record.resumed is not None:
         return episode
     return replace(episode, record=replace(episode.record, turns=()))
-
-
-def load_briefly(chain: str, folder: Path, index: int) -> LoadedEpisode:
-    """An episode read and checked whole, of which the decisions are not kept."""
-    return briefly(_load_whole(chain, folder, index))
-
-
-def _load_whole(chain: str, folder: Path, index: int) -> LoadedEpisode:
-    episode = _load_episode(chain, folder, index)
-    check_steps(folder)
-    return episode
-
-
-def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
-    with damage(folder):
-        require_plain(folder)
-    record = read_record(folder)
-    verdicts = () if record.success is not None else tuple(read_verdicts(folder))
-    episode = LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
-    if episode.index != index:
-        raise DamagedFile(folder / "record.json", f"it is the record of {episode.index}")
-    return episode
 
 
 def read_invalid(folder: Path) -> InvalidAttempt:

@@ -9,29 +9,27 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
-import json
 import os
 import secrets
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
 from io import FileIO
-from operator import add
 from pathlib import Path
 from typing import Any
 
+from capex.codec import Count, Line, decode_lines, encoded_line
 from capex.errors import BudgetExceeded, CapexError, DamagedFile, ErrorCode, Unsupported
 from capex.models import NO_TOKENS, Usage
 from capex.run.files import bytes_of, flush_folder
 from capex.run.pace import PACE, Pace, Rate, Turn
-from capex.untrusted import loads, no_links
+from capex.untrusted import no_links
 
 if sys.platform != "win32":
     import fcntl
 
-TOKENS = tuple(f.name for f in fields(Usage))
 CHUNK_BYTES = 4 * 2**20  # of a file that may be larger than memory
 LINE_MOST = 2**20  # bytes; a line has a few hundred
 USD_MOST = 10**9  # of one request
@@ -65,6 +63,27 @@ class Account:
 ChainStart = tuple[str, int]  # a start of a chain: the chain's name and the start's index
 
 
+class Reservation(Line, frozen=True, tag="reserve", kw_only=True):
+    """The line before a request: its worst case, None without a price."""
+
+    ticket: str
+    usd: Decimal | None
+    chain: str | None = None
+    episode: Count | None = None
+
+
+class Settlement(Line, frozen=True, tag="settle", kw_only=True):
+    """The line after a request: its cost, None where that is not known."""
+
+    ticket: str
+    usd: Decimal | None
+    tokens: Usage | None = None
+    reply: bool  # whether the model answered
+
+
+SpendLine = Reservation | Settlement
+
+
 class _Sums:
     """An account while lines are added to it: a campaign has millions of them."""
 
@@ -85,7 +104,7 @@ class _Sums:
         self.settled_usd = self.held_usd = self.overrun_usd = Decimal(0)
         self.attempts = self.unsettled = self.unknown = self.overruns = self.requests = 0
         self.priced = False
-        self.tokens = [0] * len(TOKENS)
+        self.tokens = NO_TOKENS
 
     def reserve(self, usd: Decimal | None) -> None:
         """One more attempt is under way, of which this is the worst case (None: no price)."""
@@ -96,17 +115,12 @@ class _Sums:
             self.priced = True
 
     def settle(
-        self,
-        reserved: Decimal | None,
-        usd: Decimal | None,
-        tokens: Sequence[int] | None,
-        reply: bool,
+        self, reserved: Decimal | None, usd: Decimal | None, tokens: Usage | None, reply: bool
     ) -> None:
         """An attempt ended; one whose cost is not known stays held at its worst case."""
         self.unsettled -= 1
         self.requests += reply
-        if tokens is not None:
-            self.tokens = [*map(add, self.tokens, tokens)]
+        self.tokens = self.tokens.plus(tokens)
         if usd is None:
             self.unknown += 1
             return
@@ -119,8 +133,7 @@ class _Sums:
     @property
     def account(self) -> Account:
         """The sums as they are now."""
-        given = {name: getattr(self, name) for name in self.__slots__ if name != "tokens"}
-        return Account(**given, tokens=Usage(*self.tokens))
+        return Account(**{name: getattr(self, name) for name in self.__slots__})
 
 
 class Slots(Mapping[ChainStart, Account]):
@@ -193,11 +206,7 @@ class Spend:
             return Known(self._read, copy.copy(self._sums), dict(self._open))
 
     def reserve(
-        self,
-        usd: Decimal | None,
-        *,
-        limit: Decimal | None = None,
-        labels: Mapping[str, str | int] | None = None,
+        self, usd: Decimal | None, *, limit: Decimal | None = None, start: ChainStart | None = None
     ) -> str:
         """Set aside the worst case of an attempt (None: no price) and return its ticket; refuse
         when that would exceed the limit.
@@ -211,7 +220,9 @@ class Spend:
             spent = self._sums.settled_usd + self._sums.held_usd
             if usd is not None and limit is not None and spent + usd > limit:
                 raise BudgetExceeded(spent, limit, "campaign", usd)
-            self._append(file, {**(labels or {}), "reserve": ticket, "usd": _text(usd)})
+            chain, episode = start or (None, None)
+            row = Reservation(ticket=ticket, usd=usd, chain=chain, episode=episode)
+            self._append(file, row)
         return ticket
 
     def settle(
@@ -227,10 +238,7 @@ class Spend:
                 raise ValueError(
                     f"reservation {ticket} was settled before or never made in {self.path}"
                 )
-            tokens = None if usage is None else vars(usage)
-            self._append(
-                file, {"settle": ticket, "usd": _text(usd), "tokens": tokens, "reply": reply}
-            )
+            self._append(file, Settlement(ticket=ticket, usd=usd, tokens=usage, reply=reply))
 
     def turn(self, rate: Rate, tokens: int) -> Turn:
         """Count a request against a provider's limits, or say how long to wait."""
@@ -315,8 +323,8 @@ class Spend:
                 flush_folder(self.path.parent)
             self._flushed = written
 
-    def _append(self, file: FileIO, row: Mapping[str, Any]) -> None:
-        line = json.dumps(row).encode() + b"\n"
+    def _append(self, file: FileIO, row: SpendLine) -> None:
+        line = encoded_line(row)
         if (written := file.write(line)) != len(line):
             file.truncate(self._read)
             raise OSError(errno.ENOSPC, f"{written} of {len(line)} bytes fitted")
@@ -342,8 +350,8 @@ class Spend:
                 )
             for line, row in zip(lines, _parsed(lines), strict=True):
                 try:
-                    self._take(loads(line) if row is None else row)
-                except (ValueError, KeyError, TypeError, ArithmeticError):
+                    self._take(_parsed_line(line) if row is None else row)
+                except (ValueError, KeyError, ArithmeticError):
                     fault = f"{line[:80]!r} makes no reservation and settles none"
                     raise CapexError(
                         f"{self.path} is damaged at byte {self._read}: {fault}; put the whole file"
@@ -354,29 +362,27 @@ class Spend:
                 self._read += len(line) + 1
         return len(torn)
 
-    def _take(self, row: Mapping[str, Any]) -> None:
-        usd = None if row["usd"] is None else Decimal(row["usd"])
+    def _take(self, row: SpendLine) -> None:
+        usd = row.usd
         if usd is not None:
             _check(usd)
-        if "reserve" in row:
+        if isinstance(row, Reservation):
             slot = (
-                (str(row["chain"]), int(row["episode"]))
-                if "chain" in row and "episode" in row
+                (row.chain, row.episode)
+                if row.chain is not None and row.episode is not None
                 else None
             )
-            self._open[row["reserve"]] = usd, slot
+            self._open[row.ticket] = usd, slot
             if max(len(self._open), len(self._slots)) > HELD_MOST:
                 raise ValueError("no campaign has so many")
             self._sums.reserve(usd)
             if slot is not None:
                 self._slots.sums(slot).reserve(usd)
             return
-        tokens = None if row["tokens"] is None else _counts(row["tokens"])
-        reply = bool(row.get("reply", tokens is not None))  # older files do not say
-        reserved, slot = self._open.pop(row["settle"])
-        self._sums.settle(reserved, usd, tokens, reply)
+        reserved, slot = self._open.pop(row.ticket)
+        self._sums.settle(reserved, usd, row.tokens, row.reply)
         if slot is not None:
-            self._slots.sums(slot).settle(reserved, usd, tokens, reply)
+            self._slots.sums(slot).settle(reserved, usd, row.tokens, row.reply)
 
 
 @dataclass(frozen=True)
@@ -398,33 +404,26 @@ def salvage(path: Path) -> Salvaged:
     *whole, _ = content.split(b"\n")
     spend, lines = Spend(path), []
     for line in whole:
-        with contextlib.suppress(ValueError, KeyError, TypeError, ArithmeticError):
-            spend._take(loads(line))
+        with contextlib.suppress(ValueError, KeyError, ArithmeticError):
+            spend._take(_parsed_line(line))
             lines.append(line)
     return Salvaged(lines, spend._slots, len(whole) - len(lines))
 
 
-def _parsed(lines: Sequence[bytes]) -> list[Any]:
-    """Lines of JSON parsed in one go, which is several times faster; None for each where one of
-    them is none.
-    """
+def _parsed(lines: Sequence[bytes]) -> Sequence[SpendLine | None]:
+    """Lines parsed in one go; None for each where one of them is none."""
     try:
-        rows = loads(b"[" + b",".join(lines) + b"]")
+        return decode_lines(lines, SpendLine)
     except ValueError:
-        rows = []
-    return rows if len(rows) == len(lines) else [None] * len(lines)
+        return [None] * len(lines)
 
 
-def _counts(tokens: Mapping[str, int]) -> tuple[int, ...]:
-    """Tokens in the order of TOKENS; a kind that is not known is refused, reasoning may lack."""
-    usage = Usage(**tokens)
-    return tuple(getattr(usage, name) for name in TOKENS)
+def _parsed_line(line: bytes) -> SpendLine:
+    (row,) = decode_lines([line], SpendLine)
+    parsed: SpendLine = row
+    return parsed
 
 
 def _check(usd: Decimal) -> None:
     if not usd.is_finite() or not 0 <= usd <= USD_MOST:
         raise ValueError(f"{usd} is no amount of dollars")
-
-
-def _text(usd: Decimal | None) -> str | None:
-    return None if usd is None else str(usd)

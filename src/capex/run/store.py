@@ -1,6 +1,6 @@
 """The run directory: the only truth about what was tried. Episodes are written whole or not at all.
 
-    runs/NAME/manifest.json       settings, versions, fingerprint
+    runs/NAME/manifest.json       format, settings, versions, fingerprint; see capex.run.manifest
     runs/NAME/spend.jsonl         every reservation and settlement; see capex.run.spend
     runs/NAME/allocation.json     with --allocate, the batches of attempts and why they were granted
     runs/NAME/chains/WORLD--TASK--ARM/
@@ -24,11 +24,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from capex import codec
 from capex.errors import CapexError, DamagedFile, ErrorCode
 from capex.pose import Array
 from capex.run.files import (
@@ -43,8 +44,8 @@ from capex.run.files import (
     write_json,
     writer_of,
 )
-from capex.run.kinds import kind_of
 from capex.run.machine import fingerprint, revision, versions
+from capex.run.manifest import MANIFEST, Manifest, read_manifest, require_format, write_manifest
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
 from capex.run.writing import WRITERS, EpisodeWriter, Timing, keep_begun, next_numbered
@@ -55,6 +56,13 @@ SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 EPISODES = "episodes"
 ATTEMPTS = (EPISODES, "invalid", "damaged")  # folders of a chain that hold attempts
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
+
+
+@dataclass(frozen=True)
+class AskedStarts:
+    """asked.json."""
+
+    starts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -83,20 +91,21 @@ class Chain:
 
     def ask(self, starts: Iterable[int]) -> None:
         """Remember starts to run: a cut-off run shows what it lacks, since successes end first."""
-        write_json(self.path / ASKED, {"starts": sorted({*self.asked(), *starts})})
+        asked = AskedStarts(tuple(sorted({*self.asked(), *starts})))
+        write_json(self.path / ASKED, codec.to_json(asked))
 
     def asked(self) -> set[int]:
         """Every start that was asked for, where that is known."""
         asked_file = self.path / ASKED
         if not asked_file.is_file():
             return set()
-        starts = read_json(asked_file).get("starts")
-        if not isinstance(starts, list) or not all(isinstance(i, int) for i in starts):
+        try:
+            return set(codec.from_json(read_json(asked_file), AskedStarts).starts)
+        except ValueError:
             raise CapexError(
                 f"{asked_file} does not hold a list of starts; delete it and run the command again",
                 code=ErrorCode.DAMAGED_FILE,
-            )
-        return set(starts)
+            ) from None
 
     def begin(self, index: int) -> EpisodeWriter:
         """Begin to write an episode; it comes to exist only when the writer commits."""
@@ -256,63 +265,6 @@ def chain_name(world: str, task: str, arm: str) -> str:
     return f"{folder}--{task}--{arm}"
 
 
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) in kinds
-
-
-def _all(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is list and all(type(v) in kinds for v in value)
-
-
-NOTHING = type(None)
-TABLE, TABLE_OR_NULL = (_is(dict), "a table"), (_is(dict, NOTHING), "a table or null")
-TEXT, TEXTS = (_is(str), "a text"), (_all(str), "a list of texts")
-NUMBER, TRUTH = (_is(int, float), "a number"), (_is(bool), "true or false")
-# What is read of a manifest, where it is given; * is any name.
-MANIFEST_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "settings": TABLE,
-    "settings.command": TEXT,
-    "settings.model": (_is(str, NOTHING), "a text or null"),
-    "settings.round_size": (_is(int), "a whole number"),
-    "settings.tasks": TEXTS,
-    "settings.arms": TABLE,
-    "settings.arms.*": TABLE,
-    "settings.arms.*.memory": TEXT,
-    "settings.arms.*.tau": NUMBER,
-    "settings.arms.*.task_tau": TABLE_OR_NULL,
-    "settings.arms.*.task_tau.*": NUMBER,
-    "plan": TABLE,
-    "plan.starts": (_all(int), "a list of whole numbers"),
-    "plan.until_successes": (_is(int, NOTHING), "a whole number or null"),
-    "price": TABLE_OR_NULL,
-    "stand_in": TRUTH,
-    "versions": TABLE,
-    "fingerprint": TABLE,
-}
-
-
-def wrong_field(manifest: Mapping[str, Any]) -> str:
-    """What a field of a manifest is and what it must be, of the first that is wrong; or nothing."""
-    kind = kind_of(manifest)
-    rules = {**MANIFEST_FIELDS, **(kind.fields if kind is not None else {})}
-    for field, (fits, right) in rules.items():
-        for name, value in _values(manifest, field.split(".")):
-            if not fits(value):
-                given = json.dumps(value)
-                shown = given if len(given) <= 60 else f"{given[:57]}..."
-                return f"{name} is {shown}; it must be {right}"
-    return ""
-
-
-def _values(value: Any, names: Sequence[str], before: str = "") -> Iterator[tuple[str, Any]]:
-    """The values at a path within tables, by their names."""
-    if not names:
-        yield before.removeprefix("."), value
-    elif isinstance(value, dict):
-        for key in value if names[0] == "*" else [names[0]] if names[0] in value else ():
-            yield from _values(value[key], names[1:], f"{before}.{key}")
-
-
 @dataclass(frozen=True)
 class Run:
     """A run directory."""
@@ -346,62 +298,56 @@ class Run:
         remove_leftovers(self.path)
 
     @property
-    def manifest(self) -> dict[str, Any]:
-        """The manifest as written; DamagedFile where a field that is read has another type,
-        or something in the folder leads out of it.
+    def manifest(self) -> Manifest:
+        """The manifest as written; DamagedFile where a field has another type, or something in the
+        folder leads out of it.
         """
         self.require_plain()
-        manifest = read_json(self.path / "manifest.json")
-        if wrong := wrong_field(manifest):
-            raise DamagedFile(self.path / "manifest.json", wrong)
-        return manifest
+        return read_manifest(self.path)
 
 
 def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> Run:
     """Create a run, or continue one whose settings are the same; starts are not part of them."""
-    run = Run(path)
     wanted = json.loads(json.dumps(settings))
-    if (path / "manifest.json").exists():
-        held = run.manifest.get("settings")
-        if held != wanted:
-            changed = sorted(
-                k for k in {*wanted, *(held or {})} if (held or {}).get(k) != wanted.get(k)
-            )
-            raise CapexError(
-                f"{path} holds a run with other settings ({', '.join(changed)} differ); choose"
-                " another --out or repeat its settings",
-                code=ErrorCode.OTHER_SETTINGS,
-            )
-        return run
-    return create_run(path, {"settings": wanted}, gl_backend)
+    if not (path / MANIFEST).exists():
+        return create_run(path, Manifest(settings=wanted), gl_backend)
+    run = find_run(path)
+    held = run.manifest.settings
+    if held != wanted:
+        changed = sorted(k for k in {*wanted, *held} if held.get(k) != wanted.get(k))
+        raise CapexError(
+            f"{path} holds a run with other settings ({', '.join(changed)} differ); choose"
+            " another --out or repeat its settings",
+            code=ErrorCode.OTHER_SETTINGS,
+        )
+    return run
 
 
-def create_run(path: Path, fields: Mapping[str, Any], gl_backend: str = "") -> Run:
-    """A new run directory; its manifest holds the given fields, versions, revision and fingerprint.
-    Any other folder is left alone.
+def create_run(path: Path, manifest: Manifest, gl_backend: str = "") -> Run:
+    """A new run directory; its manifest gets versions, revision and fingerprint. Any other folder
+    is left alone.
     """
     leftovers = f"{TEMPORARY}*"
     if path.exists() and (not path.is_dir() or any(not p.match(leftovers) for p in path.iterdir())):
         raise CapexError(
-            f"{path} exists and is not a run directory (no manifest.json); choose another --out",
+            f"{path} exists and is not a run directory (no {MANIFEST}); choose another --out",
             code=ErrorCode.ALREADY_EXISTS,
         )
     path.mkdir(parents=True, exist_ok=True)
-    made_by = {
-        "versions": versions(),
-        "revision": revision(),
-        "fingerprint": fingerprint(gl_backend),
-    }
-    write_json(path / "manifest.json", {**fields, **made_by})
+    here = fingerprint(gl_backend)
+    made_by = replace(manifest, versions=versions(), revision=revision(), fingerprint=here)
+    write_manifest(path, made_by)
     return Run(path)
 
 
 def find_run(path: Path) -> Run:
-    """An existing run; anything else is refused with a sentence."""
-    if not (path / "manifest.json").is_file():
+    """An existing run of this format; anything else is refused with a sentence."""
+    if not (path / MANIFEST).is_file():
         raise CapexError(
-            f"{path} is not a run directory: it has no manifest.json; give the folder that --out"
+            f"{path} is not a run directory: it has no {MANIFEST}; give the folder that --out"
             " named",
             code=ErrorCode.WRONG_CONTENT,
         )
+    with contextlib.suppress(DamagedFile):  # what is wrong with it is told by `Run.manifest`
+        require_format(path, read_json(path / MANIFEST))
     return Run(path)

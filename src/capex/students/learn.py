@@ -24,9 +24,8 @@ from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.frames import open_take
 from capex.dataset.selection import Selection, find_attempts, select
 from capex.errors import CapexError, ErrorCode, UnknownName
-from capex.run import load_chain
+from capex.run import Depth, load_chain
 from capex.run.files import write_bytes
-from capex.run.heads import load_head
 from capex.run.store import Chain, find_run
 from capex.students import data
 from capex.students.evaluate import require_possible, world_of
@@ -180,7 +179,7 @@ def _require_same(path: Path, chosen: Selection, pipeline: Pipeline) -> None:
 
 def _only_task(runs: Sequence[Path]) -> str:
     """The task that all runs are of."""
-    chains = [load_chain(chain, load_head) for run in runs for chain in find_run(run).chains()]
+    chains = [load_chain(chain, Depth.HEADS) for run in runs for chain in find_run(run).chains()]
     named = {f"{c.world}:{c.task}" for c in chains}
     if len(named) != 1:
         given = ", ".join(sorted(named)) or "none"
@@ -193,7 +192,9 @@ def _only_task(runs: Sequence[Path]) -> str:
 
 def _require_arms(job: LearnJob, task: str) -> None:
     """Refuse a method by which no run attempted the task."""
-    chains = [load_chain(chain, load_head) for run in job.runs for chain in find_run(run).chains()]
+    chains = [
+        load_chain(chain, Depth.HEADS) for run in job.runs for chain in find_run(run).chains()
+    ]
     known = {c.arm for c in chains if (c.world, c.task) == split_name(task)}
     for arm in job.arms if known else ():
         if arm not in known:
@@ -203,7 +204,7 @@ def _require_arms(job: LearnJob, task: str) -> None:
 
 def _source(run: Path, task: str, job: LearnJob) -> Source:
     """The run's chain of the task; where several methods attempted it, the one that was named."""
-    loaded = [load_chain(chain, load_head) for chain in find_run(run).chains()]
+    loaded = [load_chain(chain, Depth.HEADS) for chain in find_run(run).chains()]
     tasks = sorted({f"{c.world}:{c.task}" for c in loaded})
     wanted = ":".join(split_name(task))
     if wanted not in tasks:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from capex.campaign.driver import LIVE
 from capex.campaign.status import CampaignStatus, read_status
-from capex.run import LoadedEpisode
-from capex.run.heads import load_head
+from capex.run import Depth, LoadedEpisode, load_episode
 from capex.run.store import EPISODES, SPEND, Run
 
 Signature = tuple[tuple[int, int], ...]
@@ -23,12 +22,9 @@ class Heads:
         self._statuses: dict[Path, tuple[Signature, CampaignStatus]] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, chain: str, folder: Path, index: int) -> LoadedEpisode:
+    def episode(self, folder: Path) -> LoadedEpisode:
         """An episode's head. One that the world judged stays as it is; others get verdicts."""
-        episode = self._episodes.get(folder)
-        if episode is None or episode.record.success is None:
-            episode = self._episodes[folder] = load_head(chain, folder, index)
-        return episode
+        return load_episode(folder, Depth.HEADS, self._episodes)
 
     def status(self, run: Run) -> CampaignStatus:
         """Where a run stands, computed again only when its files have changed."""
@@ -37,7 +33,7 @@ class Heads:
             known = self._statuses.get(run.path)
             if known is not None and known[0] == before and not known[1].board.unjudged:
                 return known[1]
-            status = read_status(run.path, self, disk=False)
+            status = read_status(run.path, Depth.HEADS, held=self._episodes, disk=False)
             self._statuses[run.path] = before, status
             return status
 

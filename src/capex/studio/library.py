@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from capex.errors import CapexError, ErrorCode
+from capex.run.manifest import MANIFEST
 from capex.run.store import SPEND, Chain, Run
 from capex.studio.guard import Refused
 
 # Whether a folder with these folders and files in it is looked for.
 Wanted = Callable[[Path, Sequence[str], Sequence[str]], bool]
 DEPTH = 4  # folders below a given one that are looked into for runs
-MANIFEST = "manifest.json"
 
 
 class Library:

@@ -43,7 +43,7 @@ from capex.models.exchanges import append
 from capex.run.cluster import Cluster, import_ray
 from capex.run.files import TEMPORARY
 from capex.run.pace import Rate, Turn
-from capex.run.spend import Known, Spend
+from capex.run.spend import ChainStart, Known, Spend
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain
 from capex.run.summary import Summary
 from capex.worlds.cache import OF_THIS_PROCESS
@@ -74,11 +74,11 @@ class DriverActor:
         self._over: set[int] = set()
 
     def reserve(
-        self, usd: Decimal | None, limit: Decimal | None, labels: Mapping[str, str | int] | None
+        self, usd: Decimal | None, limit: Decimal | None, start: ChainStart | None
     ) -> str | CapexError:
         """A ticket, or the refusal as a value."""
         try:
-            return self._spend.reserve(usd, limit=limit, labels=labels)
+            return self._spend.reserve(usd, limit=limit, start=start)
         except CapexError as refusal:
             return refusal
 
@@ -139,13 +139,9 @@ class _RemoteSpend:
     actor: Any
 
     def reserve(
-        self,
-        usd: Decimal | None,
-        *,
-        limit: Decimal | None = None,
-        labels: Mapping[str, str | int] | None = None,
+        self, usd: Decimal | None, *, limit: Decimal | None = None, start: ChainStart | None = None
     ) -> str:
-        answer: str | CapexError = import_ray().get(self.actor.reserve.remote(usd, limit, labels))
+        answer: str | CapexError = import_ray().get(self.actor.reserve.remote(usd, limit, start))
         if isinstance(answer, CapexError):
             raise answer
         return answer

@@ -19,9 +19,9 @@ from capex.campaign.repair import collect_command
 from capex.campaign.status import CampaignStatus
 from capex.errors import CapexError
 from capex.run import LoadedEpisode
+from capex.run.manifest import MANIFEST
 from capex.run.store import Run, chain_name
 from capex.studio.answers import Asked, changes, get, stream
-from capex.studio.library import MANIFEST
 from capex.studio.rooms.room import Room, Studio
 
 EVERY_S = 1.0
@@ -69,18 +69,17 @@ def _short(studio: Studio, name: str, run: Run) -> dict[str, Any]:
 def described(name: str, status: CampaignStatus) -> dict[str, Any]:
     """What the page shows of a run."""
     manifest, board = status.run.manifest, status.board
-    settings = manifest.get("settings", {})
     total, missing = board.total.as_json(), _not_begun(status)
     if total["wanted"] is not None:
-        total["wanted"] += len(missing) * len(manifest.get("plan", {}).get("starts") or ())
+        total["wanted"] += len(missing) * len(manifest.plan.starts)
     forecast = board.forecast() if status.running else None
     phases = Counter(m.phase for line in board.lines.values() for m in line.now.values())
     spent = status.account.total_usd if status.account is not None else None
     return {
         "name": name,
         "path": str(status.run.path),
-        "model": str(settings.get("model", settings.get("command", "expert"))),
-        "stand_in": bool(manifest.get("stand_in")),
+        "model": manifest.recorded.label,
+        "stand_in": manifest.stand_in,
         "state": status.state,
         "running": status.running,
         "unfinished": status.unfinished,
@@ -89,7 +88,7 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
         "total": total,
         "not_begun": missing,
         "hours_left": board.hours_left,
-        "usd": float(spent) if spent is not None and manifest.get("price") else None,
+        "usd": float(spent) if spent is not None and manifest.price else None,
         "usd_rest": None if forecast is None else forecast.rest_usd,
         "usd_rest_low": None if forecast is None else forecast.rest_usd_low,
         "usd_rest_high": None if forecast is None else forecast.rest_usd_high,
@@ -104,9 +103,10 @@ def described(name: str, status: CampaignStatus) -> dict[str, Any]:
 
 def _not_begun(status: CampaignStatus) -> list[str]:
     """The chains that are planned and of which nothing was collected yet."""
-    settings = status.run.manifest.get("settings", {})
-    tasks, arms = settings.get("tasks") or (), settings.get("arms") or ()
-    names = [chain_name(*worlds.split_name(str(task)), str(arm)) for task in tasks for arm in arms]
+    settings = status.run.manifest.recorded
+    names = [
+        chain_name(*worlds.split_name(t), arm) for t in settings.tasks for arm in settings.arms
+    ]
     return [name for name in names if name not in status.board.lines]
 
 

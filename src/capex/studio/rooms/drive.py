@@ -25,10 +25,10 @@ from capex.operators.teleop_channel import Message, TeleopChannel
 from capex.operators.teleoperation import Teleoperator
 from capex.registry import ROBOT_NAMES
 from capex.run.live import under_way
+from capex.run.manifest import MANIFEST
 from capex.run.store import Chain, Run, chain_name
 from capex.studio.answers import Asked, get, number_of, text_of, to_json
 from capex.studio.guard import Refused
-from capex.studio.library import MANIFEST
 from capex.studio.relay import Place, Relay
 from capex.studio.rooms.room import Room, Studio
 from capex.untrusted import loads
@@ -205,9 +205,8 @@ class Seat:
 
 def _world(chain: Chain) -> str:
     """The world of a chain's run, as its campaign names it."""
-    tasks = Run(chain.path.parent.parent).manifest.get("settings", {}).get("tasks", ())
-    for name in tasks:
-        world, task = worlds.split_name(str(name))
+    for name in Run(chain.path.parent.parent).manifest.recorded.tasks:
+        world, task = worlds.split_name(name)
         if chain.path.name.startswith(chain_name(world, task, "")):
             return world
     return chain.path.name

@@ -20,12 +20,13 @@ from capex.analysis.fork_origin import SavedState
 from capex.errors import CapexError
 from capex.method.observation import command_text
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
-from capex.models.exchanges import LOG, read_log, read_times
+from capex.models.exchanges import LOG, Exchange, read_log, read_times
 from capex.operators.requests import takeovers_of
 from capex.plan import orientation_matrix
 from capex.pose import Array
 from capex.run import LoadedEpisode, load_episode
 from capex.run.live import find_picture
+from capex.run.manifest import RecordedSettings
 from capex.run.steps import read_steps
 from capex.run.store import Run
 from capex.studio.answers import Asked, get, number_of
@@ -62,7 +63,7 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
     """Everything that is recorded but arrays, pictures and exchanges."""
     episode = load_episode(_path(studio, asked))
     record = episode.record
-    settings = studio.library.run(asked["run"]).manifest.get("settings", {})
+    settings = studio.library.run(asked["run"]).manifest.recorded
     return {
         **{
             name: getattr(record, name)
@@ -87,11 +88,9 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _tau(settings: dict[str, Any], record: EpisodeRecord) -> float | None:
-    arm = (settings.get("arms") or {}).get(record.arm) or {}
-    of_task = (arm.get("task_tau") or {}).get(f"{record.world}:{record.task}")
-    tau = of_task if of_task is not None else arm.get("tau")
-    return float(tau) if isinstance(tau, int | float) else None
+def _tau(settings: RecordedSettings, record: EpisodeRecord) -> float | None:
+    method = settings.arms.get(record.arm)
+    return None if method is None else method.at(f"{record.world}:{record.task}").tau
 
 
 def turn_of(turn: Turn) -> dict[str, Any]:
@@ -180,22 +179,21 @@ def _exchanges(studio: Studio, asked: Asked) -> dict[str, Any]:
     with damage(log):
         for k, line in enumerate(read_log(log)):
             if first <= replies < last:
-                seconds = times[k]["latency_s"] if k < len(times) else None
+                seconds = times[k].latency_s if k < len(times) else None
                 found.append({**_shown(line, folder), "seconds": seconds})
-            replies += line["status"] in ("ok", "incomplete")
+            replies += line.replied
     return {"attempts": found}
 
 
-def _shown(line: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _shown(line: Exchange, folder: Path) -> dict[str, Any]:
     """An attempt at the model; pictures by their hashes, and whether they are there."""
     names = ("number", "status", "http_status", "billed", "usage", "kind", "error", "answer")
-    shown = {name: line.get(name) for name in names}
-    if "request" in line:
-        request = line["request"]
+    shown = {name: codec.to_json(getattr(line, name)) for name in names}
+    if (request := line.request) is not None:
         parts = [p for m in request.get("messages", ()) for p in m.get("user", ())]
         shas = {p["sha256"] for p in parts if "sha256" in p}
         shown |= {"request": request, "kept": [s for s in shas if find_picture(folder, s)]}
-    shown["body"] = json.dumps(line.get("body"), indent=1, ensure_ascii=False)[:BODY_MAX]
+    shown["body"] = json.dumps(line.body, indent=1, ensure_ascii=False)[:BODY_MAX]
     return shown
 
 
@@ -234,7 +232,7 @@ def _same_start(studio: Studio, name: str, run: Run, record: EpisodeRecord) -> l
         if f"--{record.task}--" not in chain.path.name or not folder.is_dir():
             continue
         try:
-            other = studio.heads(chain.path.name, folder, record.start)
+            other = studio.heads.episode(folder)
         except CapexError:
             continue
         same = (other.record.world, other.record.seed) == (record.world, record.seed)

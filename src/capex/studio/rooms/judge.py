@@ -159,7 +159,7 @@ class Desk:
         for chain in run.chains():
             for index in chain.finished():
                 try:
-                    episode = self.studio.heads(chain.path.name, chain.episode(index), index)
+                    episode = self.studio.heads.episode(chain.episode(index))
                 except CapexError:
                     continue
                 if episode.record.success is None:
