@@ -508,6 +508,7 @@ OF_FILES = (
     ErrorCode.UNREADABLE_FILE,
     ErrorCode.WRONG_CONTENT,
     ErrorCode.MISMATCH,
+    ErrorCode.DAMAGED_FILE,
     ErrorCode.CONFLICTING_SETTINGS,  # --trust-pickle is missing
 )
 
