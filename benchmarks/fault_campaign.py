@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 import capex
-from capex.campaign.patience import Pauses
+from capex.campaign.scheduling import Pauses
 from capex.campaign.status import read_status
 from capex.models import Usage, openai_responses
 from capex.models.prices import cost, load_prices

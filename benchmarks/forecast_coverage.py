@@ -27,7 +27,7 @@ from capex.campaign.board import ChainLine
 from capex.campaign.prediction import AMOUNTS, History, Prediction, interval
 from capex.campaign.status import read_status
 from capex.pose import Array
-from capex.run.accounts import Taken
+from capex.run.summary import Taken
 
 DRAWS = 500  # a fourth of what the command takes, so that thousands of chains are done in minutes
 CUTS = (5, 10, 15, 20)

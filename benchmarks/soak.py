@@ -97,7 +97,7 @@ class Samples:
 def child(out: str, url: str, hours: float, starts: int) -> None:
     """The campaign's process."""
     import capex
-    from capex.campaign.patience import Pauses
+    from capex.campaign.scheduling import Pauses
     from capex.run import Depth
 
     capex.collect(

@@ -21,9 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from capex.analysis.priors import labelled
-from capex.method.calibrator import Calibrator, Prior
+from capex.method.calibrator import SHARED, Calibrator, Prior, transferred
 from capex.method.features import FEATURES
-from capex.method.transfer import SHARED, transferred
 from capex.pose import Array
 from capex.run import load_run
 from capex.run.stats import auroc, brier, ece

@@ -12,7 +12,7 @@ from PIL import Image
 
 from capex import PRESETS, Memory, Start, run_episode
 from capex.models import Answer, Picture, RequestAttempt, ToolCall, Usage, UserMessage
-from capex.models.attempts import conclude
+from capex.models.retry import conclude
 
 
 class Gazer:

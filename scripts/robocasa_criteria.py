@@ -4,7 +4,7 @@
 
 The expert (a stand-in) does the task in RoboCasa's own kitchen. After every control step RoboCasa's
 `_check_success` is asked, and the rule of the kitchen world's task of the same name
-(capex.worlds.kitchen.tasks.criteria) is applied to the same state, with joints, things and places
+(capex.worlds.kitchen.tasks.task) is applied to the same state, with joints, things and places
 read from RoboCasa's simulation. The microwave's button is left out: ours must be pressed in by a
 distance, RoboCasa's is touched.
 """
@@ -23,7 +23,7 @@ from capex import worlds
 from capex.campaign.names import parse_starts
 from capex.method.executor import Executor, Tick
 from capex.plan import PLAN_MAX
-from capex.worlds.kitchen.tasks import criteria
+from capex.worlds.kitchen.tasks import task as criteria
 from capex.worlds.robocasa.expert import plan
 from capex.worlds.robocasa.privileged import Kitchen
 

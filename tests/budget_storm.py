@@ -31,12 +31,11 @@ from capex.campaign.chain import ChainPlan
 from capex.campaign.core import Core
 from capex.campaign.driver import ChainRun, Driver, StopRequest
 from capex.campaign.engines import Message
-from capex.campaign.patience import Patience, Pauses
+from capex.campaign.scheduling import Patience, Pauses
 from capex.campaign.settings import resolve
 from capex.errors import BudgetExceeded, CapexError
-from capex.method.context import EpisodeContext
+from capex.method.context import Episode, EpisodeContext
 from capex.method.demonstrator import run_episode
-from capex.method.episode import Episode
 from capex.method.memory import Memory
 from capex.method.presets import preset
 from capex.method.record import EndReason

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import capex
 from capex import registry
 from capex.dataset.selection import ExportFilter
-from capex.run.kinds import RunKind
+from capex.run.manifest import RunKind
 
 ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
@@ -238,3 +240,27 @@ def test_tests_mirror_the_packages():
 
 def test_there_is_no_utils_module():
     assert not list(ROOT.rglob("utils*"))
+
+
+EPISODE = """
+import sys
+from capex.cli import main
+sys.argv = ["capex", "collect", "kitchen:TurnOnMicrowave", "--starts", "0:1", "--out", sys.argv[1]]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+print("LOADED", *(name for name in sys.modules if name.partition(".")[0] == "capex"))
+"""
+
+
+def test_a_kitchen_episode_loads_few_modules_and_no_extension_but_the_pilot(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", EPISODE, tmp_path / "run"], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    (line,) = (line for line in run.stdout.splitlines() if line.startswith("LOADED"))
+    loaded = line.split()[1:]
+    packages = {name.split(".")[1] for name in loaded if "." in name}
+    assert packages & EXTENSIONS.keys() == {"pilot", "cli"}
+    assert len(loaded) <= 130

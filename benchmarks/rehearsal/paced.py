@@ -33,7 +33,7 @@ from capex.models import (
     Usage,
     UserMessage,
 )
-from capex.models.attempts import conclude
+from capex.models.retry import conclude
 from rehearsal.tiny import STRIDE_M
 
 SPREAD = 0.5  # of the logarithm of a wait

@@ -5,8 +5,7 @@ from __future__ import annotations
 from capex.analysis.priors import labelled
 from capex.campaign.replay import replay
 from capex.errors import ErrorCode
-from capex.method.calibrator import Calibrator
-from capex.method.transfer import transferred
+from capex.method.calibrator import Calibrator, transferred
 from lab.campaigns import collect
 from refusals import refuses
 

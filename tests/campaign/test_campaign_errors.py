@@ -20,8 +20,8 @@ from rich.console import Console
 
 import capex
 from capex.campaign import events as ev
-from capex.campaign.patience import Pauses
 from capex.campaign.replay import replay
+from capex.campaign.scheduling import Pauses
 from capex.cli.progress import watching
 from capex.errors import ErrorCode
 from capex.models import ModelError, Request, Text, UserMessage, openai_chat

@@ -59,7 +59,7 @@ def test_a_promise_that_is_broken_is_said():
 def test_a_system_that_allows_too_few_open_files_gets_a_sentence():
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
-        "from capex.run.machine import allow_handles; allow_handles(65)"
+        "from capex.run.manifest import allow_handles; allow_handles(65)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "need about 65 open files, and this system allows 64; take fewer --slots" in done.stderr

@@ -14,7 +14,7 @@ from capex.errors import ErrorCode
 from capex.pose import angle_between
 from capex.rigs.env import RigFileEnv
 from capex.rigs.parse import PACKAGED
-from capex.worlds.pinhole import CameraModel
+from capex.worlds.spec import CameraModel
 from refusals import refuses
 
 BOX = "workspace = { lower_m = [0.34, -0.06, 0.30], upper_m = [0.46, 0.06, 0.42] }\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import capex
 from capex.campaign import events as ev
-from capex.campaign.patience import Pauses
+from capex.campaign.scheduling import Pauses
 
 TESTS = Path(__file__).parent.parent
 TIMES = ("timing.json", "exchange_times.jsonl")

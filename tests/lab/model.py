@@ -9,7 +9,7 @@ import time
 
 from capex.models import Answer, ModelError, Reply, Request, RequestAttempt, ToolCall, Usage
 from capex.models import prices as size
-from capex.models.attempts import conclude
+from capex.models.retry import conclude
 
 
 def answer(request: Request) -> Answer:

@@ -7,8 +7,16 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from capex.method.calibrator import PAPER, PRIOR_MEAN, Calibrator
-from capex.method.transfer import OTHER, SHARED, prior_at, priors, transferred
+from capex.method.calibrator import (
+    OTHER,
+    PAPER,
+    PRIOR_MEAN,
+    SHARED,
+    Calibrator,
+    prior_at,
+    priors,
+    transferred,
+)
 
 
 def task(rng, weights, count):

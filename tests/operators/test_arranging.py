@@ -17,7 +17,7 @@ from PIL import Image as PillowImage
 from rich.console import Console
 
 import lab.world
-from capex.campaign.check import refuse_sharing, specs_of
+from capex.campaign.prepare import refuse_sharing, specs_of
 from capex.campaign.replay import replay
 from capex.campaign.settings import resolve
 from capex.cli.keys import Keys

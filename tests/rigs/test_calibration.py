@@ -10,7 +10,7 @@ from capex.errors import ErrorCode
 from capex.pose import Pose, angle_between, euler_to_matrix
 from capex.rigs.cameras.calibration import places, solve_pose
 from capex.rigs.rigfile import Box
-from capex.worlds.pinhole import CameraModel
+from capex.worlds.spec import CameraModel
 from refusals import refuses
 
 K = np.array([[600.0, 0.0, 320.0], [0.0, 600.0, 180.0], [0.0, 0.0, 1.0]])

@@ -27,7 +27,7 @@ from capex.rigs.twins import start
 from capex.rigs.twins.driver import RoomClock
 from capex.rigs.twins.hand import RoomHand
 from capex.worlds import ArmCommand, Command
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from refusals import refuses
 
 Q = [0.0, -0.3, 0.0, -2.0, 0.0, 1.8, 0.785]

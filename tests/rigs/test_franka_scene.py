@@ -18,7 +18,7 @@ from capex.plan import PLAN_MAX
 from capex.rigs.parse import find_rig, read_rig
 from capex.rigs.twins import expert
 from capex.rigs.twins.scenes import franka as scene
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.render import Renderer
 from hold import beyond_hand_m, hold, put_on
 from refusals import refuses

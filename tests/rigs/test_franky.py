@@ -20,7 +20,7 @@ from capex.rigs.drivers.franky import FrankyArm
 from capex.rigs.drivers.franky_options import read_options
 from capex.rigs.drivers.franky_status import why_not_connected
 from capex.rigs.parse import find_rig, read_rig
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from refusals import refuses
 
 ARM = "the arm 'arm' at 172.16.0.2"

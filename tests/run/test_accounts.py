@@ -21,9 +21,9 @@ from capex.report.data import load
 from capex.report.sections import SectionInput
 from capex.report.sections.summary import summary
 from capex.report.sources import group
-from capex.run.accounts import Taken, invalid_attempts, unrecorded
 from capex.run.files import read_json, write_json
 from capex.run.spend import Account, Spend
+from capex.run.summary import Taken, invalid_attempts, unrecorded
 from lab.campaigns import collect, contents, price_file
 from lab.model import LabModel
 

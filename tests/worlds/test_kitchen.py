@@ -17,7 +17,8 @@ from capex.errors import BadCommand, ErrorCode, PhysicsDiverged, StateMismatch, 
 from capex.pose import yaw_matrix
 from capex.worlds import ArmCommand, Command, Start, State
 from capex.worlds.contract import check
-from capex.worlds.kitchen import control, panda
+from capex.worlds.kitchen import control
+from capex.worlds.kitchen import robot as panda
 from refusals import refuses
 
 TASKS = sorted(worlds.tasks("kitchen"))

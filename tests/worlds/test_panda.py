@@ -7,7 +7,7 @@ import pytest
 
 from capex.pose import DOWN, FORWARD
 from capex.worlds import Start
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.kitchen.robot import ARM_ARMATURE, MOUNT_HEIGHT_M, PARTS
 from capex.worlds.kitchen.situation import POSTURES
 

@@ -31,7 +31,7 @@ from capex.method.restoring import begin_again, executor_state_at_plans
 from capex.pose import Array
 from capex.run import load_chain, read_record
 from capex.run.jobs import run_jobs
-from capex.run.machine import fingerprint
+from capex.run.manifest import fingerprint
 from capex.run.reading import digests
 from capex.run.steps import STEPS, read_steps
 from capex.run.store import find_run

@@ -35,13 +35,13 @@ from capex.analysis.fork_origin import (
     parse_state,
 )
 from capex.analysis.fork_run import open_forks
-from capex.campaign.conduct import Watch, gl_backend, run_campaign
+from capex.campaign.api import Watch, gl_backend, run_campaign
 from capex.campaign.driver import ResumedSlots
 from capex.campaign.engines import Campaign
 from capex.campaign.extensions import Attempt, CampaignExtension
-from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.recall import recall
+from capex.campaign.scheduling import Pauses
 from capex.errors import CapexError, ErrorCode
 from capex.method.context import Prefix
 from capex.method.memory import Memory

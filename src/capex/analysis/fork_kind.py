@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from capex import codec
-from capex.run.kinds import RunKind
-from capex.run.manifest import Manifest
+from capex.run.manifest import Manifest, RunKind
 
 COMMAND = "fork"  # in the settings of a manifest, and in its extensions
 

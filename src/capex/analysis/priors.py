@@ -15,7 +15,7 @@ import numpy as np
 
 from capex.campaign.settings import Settings
 from capex.errors import CapexError, ErrorCode
-from capex.method.transfer import Labelled, priors
+from capex.method.calibrator import Labelled, priors
 from capex.pose import Array
 from capex.run import load_run
 

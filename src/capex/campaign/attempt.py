@@ -30,14 +30,15 @@ from capex.method.context import (
     DEFAULT_SAMPLING,
     NO_LIMITS,
     Deciding,
+    Demonstrator,
     Ended,
+    Episode,
     EpisodeContext,
     Event,
     Executed,
     Limits,
     Replied,
 )
-from capex.method.episode import Demonstrator, Episode
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.record import EpisodeRecord, from_json

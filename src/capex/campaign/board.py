@@ -20,10 +20,9 @@ from capex.campaign import events as ev
 from capex.campaign.prediction import AMOUNTS, History, Interval, Prediction, interval
 from capex.pose import Array
 from capex.run import LoadedChain, Origin
-from capex.run.accounts import Taken, before_branch, by_start, forgotten, of_account
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
-from capex.run.summary import Summary
+from capex.run.summary import Summary, Taken, before_branch, by_start, forgotten, of_account
 
 FORECAST_AFTER = 3
 EVENT_LEVEL = 0.95  # of the intervals of an event

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from capex import models, worlds
+from capex.method.context import Demonstrator
 from capex.method.demonstrator import ModelDemonstrator
-from capex.method.episode import Demonstrator
 from capex.method.presets import MethodSettings
 from capex.models import ChatSettings, Model
 

@@ -27,9 +27,8 @@ from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sente
 from capex.campaign.engines import Engine, Failed, Lost, Message
 from capex.campaign.extensions import ExtensionFactory
 from capex.campaign.judging import make_way, unjudged_sentence
-from capex.campaign.patience import TRIES, Patience
+from capex.campaign.scheduling import TRIES, Patience, Turns
 from capex.campaign.settings import Order
-from capex.campaign.turns import Turns
 from capex.errors import CapexError, DamagedFile, ErrorCode, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings

@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capex import worlds
-from capex.method.context import Ended, EpisodeContext, Executed
-from capex.method.episode import Episode
+from capex.method.context import Ended, Episode, EpisodeContext, Executed
 from capex.method.executor import Executor
 from capex.method.memory import Memory
 from capex.method.record import EndReason, Turn, record_episode, record_waypoints

@@ -15,8 +15,7 @@ from capex.method.executor import Tick
 from capex.method.record import EpisodeRecord
 from capex.registry import ATTEMPT_REQUESTS, ROBOT_EXTENSIONS, load
 from capex.run import control
-from capex.run.frames import FRAMES
-from capex.run.store import Chain
+from capex.run.store import FRAMES, Chain
 from capex.worlds import Env, FrameRecording, Start
 
 

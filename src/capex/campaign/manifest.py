@@ -20,8 +20,7 @@ from capex.errors import CapexError, ErrorCode
 from capex.models.prices import Price
 from capex.registry import RUN_FOLDERS
 from capex.run.files import TEMPORARY
-from capex.run.machine import fingerprint
-from capex.run.manifest import Manifest, Origin, SettingChange, write_manifest
+from capex.run.manifest import Manifest, Origin, SettingChange, fingerprint, write_manifest
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
 from capex.run.verdicts import OPINIONS, VERDICTS
 from capex.setting import as_flag

@@ -37,14 +37,13 @@ from capex.models import (
     describe,
     pictures,
 )
-from capex.models.attempts import repeat
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
+from capex.models.retry import repeat
 from capex.registry import REPEAT_REQUESTS, load
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
 from capex.run.files import read_json
-from capex.run.kinds import kind_of
-from capex.run.machine import fingerprint
+from capex.run.manifest import fingerprint, kind_of
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
 from capex.untrusted import picture, read_bytes

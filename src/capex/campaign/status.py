@@ -19,7 +19,7 @@ from capex.campaign.names import start_text
 from capex.campaign.repair import forgotten_sentence
 from capex.run import Depth, LoadedRun, load_run
 from capex.run.files import alive
-from capex.run.kinds import kind_of
+from capex.run.manifest import kind_of
 from capex.run.reading import Held
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -147,7 +150,6 @@ class Collect:
     def run(self) -> int:
         """Check, run, and say how it went."""
         from capex.campaign import api, prepare
-        from capex.cli.operator import at_terminal
         from capex.cli.progress import watching
         from capex.run import Depth
 
@@ -168,10 +170,7 @@ class Collect:
             else None
         )
         out = errors if self.json_events else console
-        with (
-            watching(console, self.json_events) as watch,
-            at_terminal(self.by, out, watch) as person,
-        ):
+        with watching(console, self.json_events) as watch, _person(self.by, out, watch) as person:
             run = api.collect(
                 self.names,
                 config=self.config,
@@ -189,6 +188,28 @@ class Collect:
         elif not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
+
+
+class _Person:
+    """The person at this terminal, imported when the campaign needs one."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self._make = functools.cache(make)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)
+
+
+@contextlib.contextmanager
+def _person(by: str | None, out: Any, watch: Any) -> Iterator[Any]:
+    with contextlib.ExitStack() as stack:
+
+        def make() -> Any:
+            from capex.cli.operator import at_terminal
+
+            return stack.enter_context(at_terminal(by, out, watch))
+
+        yield _Person(make)
 
 
 def confirm_cost(cost: str) -> bool:

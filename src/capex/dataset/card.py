@@ -16,7 +16,7 @@ from capex.dataset.certify import read_certificate
 from capex.dataset.frames import Pipeline, exported_state, open_take
 from capex.dataset.selection import Selection, left_out_csv, summary
 from capex.run.files import write_bytes
-from capex.run.machine import versions
+from capex.run.manifest import versions
 from capex.run.summary import Summary
 from capex.worlds import Spec
 from capex.worlds.cache import OF_THIS_PROCESS

@@ -27,7 +27,7 @@ from capex.pose import Array
 from capex.run import load_chain, read_record
 from capex.run.files import read_json, write_json
 from capex.run.jobs import run_jobs
-from capex.run.machine import fingerprint, versions
+from capex.run.manifest import fingerprint, versions
 from capex.run.reading import digests
 from capex.run.steps import read_steps
 from capex.run.store import find_run

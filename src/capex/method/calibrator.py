@@ -13,8 +13,9 @@ mean in place of w_0, and (w - mean) . precision (w - mean) / 2 in place of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -138,3 +139,77 @@ def _objective(signed: Array, w: Array, prior: Prior) -> tuple[float, Array, Arr
 def _sigmoid(z: float) -> float:
     small = math.exp(-abs(z))
     return (1.0 if z >= 0 else small) / (1.0 + small)
+
+
+SHARED = (0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # of a weight's prior variance
+OTHER = "other"  # the prior of a task of which the earlier runs have no label
+
+Labelled = Mapping[str, tuple[Array, Array]]  # by task: features (n, 8) and labels (n,)
+
+
+def transferred(tasks: Labelled, shared: Sequence[float] = SHARED) -> Prior | None:
+    """What the labels of some tasks tell of another; None, the paper's prior, without any.
+
+    Tasks are taken in the order of their names, so that the same labels give the same bits.
+    """
+    signed = [tasks[name][0] * (2 * tasks[name][1] - 1)[:, None] for name in sorted(tasks)]
+    signed = [rows for rows in signed if len(rows)]
+    if not signed:
+        return None
+    share = np.array(shared)
+    common = np.flatnonzero(share)
+    mean, own = _joint(signed, share, common)
+    D = np.diag(1 - share)
+    information = np.diag(1 / share[common])
+    for rows, w in zip(signed, own, strict=True):
+        small = np.exp(-np.abs(rows @ w))
+        H = rows.T @ (rows * (small / (1 + small) ** 2)[:, None])
+        information += np.linalg.solve(np.eye(len(w)) + H @ D, H)[np.ix_(common, common)]
+    D[np.ix_(common, common)] += np.linalg.inv(information)
+    precision = np.linalg.inv(D)
+    return Prior(mean, (precision + precision.T) / 2)
+
+
+def _joint(
+    signed: Sequence[Array], share: Array, common: npt.NDArray[np.intp]
+) -> tuple[Array, Array]:
+    """The joint MAP: m (8,), and the weights (J, 8) of the tasks with these signed features."""
+    size, shared = len(share), len(common)
+    rows = np.zeros((sum(map(len, signed)), shared + size * len(signed)))
+    at = 0
+    for j, own in enumerate(signed):
+        rows[at : at + len(own), :shared] = own[:, common]
+        rows[at : at + len(own), shared + j * size : shared + (j + 1) * size] = own
+        at += len(own)
+    apart = PAPER.mean.copy()
+    apart[common] = 0
+    prior_mean = np.concatenate([PAPER.mean[common], np.tile(apart, len(signed))])
+    scale = np.concatenate([1 / share[common], np.tile(1 / (1 - share), len(signed))])
+    found = newton(rows, Prior(prior_mean, np.diag(scale)))
+    mean, weights = PAPER.mean.copy(), found[shared:].reshape(-1, size).copy()
+    mean[common] = found[:shared]
+    weights[:, common] += found[:shared]
+    return mean, weights
+
+
+def priors(tasks: Labelled) -> dict[str, Any]:
+    """For every task the prior that the others give it (None where there are no others), and one
+    for any further task, as numbers that a manifest can hold.
+    """
+    found: dict[str, Any] = {}
+    for name in (*sorted(tasks), OTHER):
+        others = {task: rows for task, rows in tasks.items() if task != name}
+        prior = transferred(others)
+        found[name] = prior and {
+            "tasks": len(others),
+            "labels": sum(len(labels) for _, labels in others.values()),
+            "mean": prior.mean.tolist(),
+            "precision": prior.precision.tolist(),
+        }
+    return found
+
+
+def prior_at(held: Mapping[str, Any], task: str) -> Prior | None:
+    """The prior of WORLD:TASK among those of a method; None for the paper's."""
+    known = held.get(task, held.get(OTHER))
+    return None if known is None else Prior(np.array(known["mean"]), np.array(known["precision"]))

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from capex.method.executor import Outcome, Tick
+from capex.method.memory import Memory
 from capex.method.motion import ClampedTarget
 from capex.method.observation import Observation
 from capex.method.record import EndReason, EpisodeRecord, Turn
@@ -247,3 +249,35 @@ class EpisodeContext:
 
 
 NO_CONTEXT = EpisodeContext()
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The result of an attempt: its record, the arrays of its steps, and the start images
+    by hash.
+    """
+
+    record: EpisodeRecord
+    steps: Mapping[str, Array]
+    pictures: Mapping[str, bytes]
+    seconds: float  # without the reset
+    reset_s: float
+
+
+class Demonstrator(Protocol):
+    """Produces episodes: a model, the privileged expert, a person's recording, a student."""
+
+    @property
+    def name(self) -> str:
+        """As records name it."""
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether it is scripted: neither a foundation model nor a person."""
+
+    @property
+    def model(self) -> Model | None:
+        """The model that it asks, if it asks one."""
+
+    def attempt(self, env: Env, start: Start, memory: Memory, context: EpisodeContext) -> Episode:
+        """One episode from a start; a simulator or model error leaves as an exception."""

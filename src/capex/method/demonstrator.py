@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from capex.errors import BudgetExceeded
-from capex.method.calibrator import Calibrator
+from capex.method.calibrator import Calibrator, prior_at
 from capex.method.commit import committed
 from capex.method.context import (
     NO_CONTEXT,
     Committed,
     Deciding,
     Ended,
+    Episode,
     EpisodeContext,
     Executed,
     Remembered,
 )
 from capex.method.dialogue import Dialogue, TimeOver
-from capex.method.episode import Episode
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import MethodSettings
@@ -41,7 +41,6 @@ from capex.method.record import (
     record_waypoints,
 )
 from capex.method.state import EpisodeState
-from capex.method.transfer import prior_at
 from capex.models import Model, with_defaults
 from capex.plan import Plan
 from capex.worlds import Env, Start

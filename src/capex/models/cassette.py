@@ -27,8 +27,8 @@ from capex.models import (
     Wrapped,
     describe,
 )
-from capex.models.attempts import repeat
 from capex.models.exchanges import LOG, AttemptTimes, Exchange, read_log, read_times
+from capex.models.retry import repeat
 from capex.untrusted import FAULTS, JSON_MOST, damage, lines, loads, opened
 
 EXCERPT = 60  # characters of a differing text that are shown

@@ -24,9 +24,17 @@ from capex.models import (
     wire,
 )
 from capex.models import prices as size
-from capex.models.attempts import conclude, repeat
 from capex.models.body import ProviderFailure, parse, sound
-from capex.models.retry import RetryPolicy, Sent, clip, failed, refused, retry_after_s
+from capex.models.retry import (
+    RetryPolicy,
+    Sent,
+    clip,
+    conclude,
+    failed,
+    refused,
+    repeat,
+    retry_after_s,
+)
 
 QUOTED_CHARACTERS = 120  # of a body that is no reply, in the sentence that says so
 

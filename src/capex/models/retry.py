@@ -30,7 +30,15 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from capex.errors import printable
-from capex.models import Billed, Request, RequestAttempt
+from capex.models import (
+    AttemptObserver,
+    Billed,
+    ModelError,
+    Observers,
+    Reply,
+    Request,
+    RequestAttempt,
+)
 from capex.models.redact import scrub
 
 QUOTA = re.compile(
@@ -191,3 +199,33 @@ def _date(text: str) -> float | None:
     except (TypeError, ValueError):
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def conclude(attempts: Sequence[RequestAttempt]) -> Reply:
+    """The reply that the last attempt brought, or its ModelError: the same for a recording."""
+    last = attempts[-1]
+    if (answer := last.answer) is None:
+        count = f" ({len(attempts)} attempts)" if len(attempts) > 1 else ""
+        raise ModelError(last.kind, last.error + count, tuple(attempts))
+    calls, text, tried = answer.calls, answer.text, tuple(attempts)
+    return Reply(calls, text, last.usage, tried, answer.incomplete, answer.replay)
+
+
+def repeat(
+    request: Request,
+    attempts: Sequence[RequestAttempt],
+    observer: AttemptObserver | None,
+    *,
+    paid: bool = False,
+) -> Reply:
+    """Show known attempts to the observer and end as they ended. Those `paid` for before the
+    episode was cut off count, but cost nothing now.
+    """
+    observer = observer or Observers()
+    for number, attempt in enumerate(attempts, start=1):
+        if paid:
+            observer.again(request, number, attempt)
+        else:
+            observer.before(request, number)
+            observer.after(request, number, attempt)
+    return conclude(attempts)

@@ -27,7 +27,7 @@ from capex.models import (
     ToolCall,
 )
 from capex.models import prices as size
-from capex.models.attempts import repeat
+from capex.models.retry import repeat
 
 Call = tuple[str, Mapping[str, Any] | str]
 Entry = str | Sequence[Call]

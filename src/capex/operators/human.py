@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capex import worlds
-from capex.method.context import Ended, EpisodeContext
-from capex.method.episode import Episode
+from capex.method.context import Ended, Episode, EpisodeContext
 from capex.method.executor import Tick
 from capex.method.memory import Memory
 from capex.method.record import EndReason, record_episode

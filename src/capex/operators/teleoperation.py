@@ -15,8 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from capex.errors import CapexError, ErrorCode, OperatorLeft, UnknownName
-from capex.method.context import Ended, EpisodeContext
-from capex.method.episode import Episode
+from capex.method.context import Ended, Episode, EpisodeContext
 from capex.method.executor import Tick
 from capex.method.memory import Memory
 from capex.method.motion import shorten

@@ -51,8 +51,8 @@ from capex.models import (
     ToolResult,
 )
 from capex.models import prices as size
-from capex.models.attempts import conclude
 from capex.models.probe import REPORT
+from capex.models.retry import conclude
 from capex.pilot import appearance
 from capex.pilot.biases import TUNED, Noise, Overconfidence, draw
 from capex.pilot.cameras import KITCHEN, GuessedCameras, from_words, wrist_camera

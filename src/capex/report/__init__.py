@@ -29,7 +29,7 @@ from capex.report.poster import Poster, choose_films, sentence, title
 from capex.report.sections import build, episodes_table, results
 from capex.report.sources import group
 from capex.run.files import whole_folder, write_json
-from capex.run.machine import versions
+from capex.run.manifest import versions
 from capex.untrusted import read_json
 
 PAGE, INDEX = "report.html", "report.json"

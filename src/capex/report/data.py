@@ -14,12 +14,11 @@ from capex.errors import CapexError
 from capex.report.branches import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
-from capex.run.accounts import forgotten, invalid_attempts, of_episode, unrecorded
 from capex.run.files import TEMPORARY
 from capex.run.manifest import Manifest
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, Chain, Run, find_run
-from capex.run.summary import summarize
+from capex.run.summary import forgotten, invalid_attempts, of_episode, summarize, unrecorded
 from capex.worlds import split_name
 
 DRIVEN = "a person drove the robot"

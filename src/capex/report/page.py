@@ -32,7 +32,7 @@ from capex.report.show import counted, number, spread
 from capex.report.sources import Source
 from capex.report.strips import robot_base
 from capex.report.tables import stand_in_sentence
-from capex.run.machine import versions
+from capex.run.manifest import versions
 
 LEGEND = (  # svg class, what is drawn, what it means
     ("plan", '<circle class="done" cx="6" cy="6" r="4.2"/>', "waypoint run"),

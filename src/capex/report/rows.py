@@ -12,9 +12,8 @@ from typing import Any
 
 from capex.models import Usage
 from capex.run import InvalidAttempt, LoadedChain, Manifest, Origin
-from capex.run.accounts import Taken
 from capex.run.manifest import RecordedSettings, recorded
-from capex.run.summary import DollarSpan, Summary, amounts
+from capex.run.summary import DollarSpan, Summary, Taken, amounts
 from capex.run.verdicts import Verdict
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from capex.method.presets import PRESETS
 from capex.report.rows import CostRow, RunData, RunInfo
-from capex.run.kinds import kind_of
+from capex.run.manifest import kind_of
 from capex.run.summary import Summary
 
 # Then others by name, then the privileged sources.

@@ -1,6 +1,5 @@
 """The run directory: the only truth. What writes it, reads it and counts it lives here."""
 
-from capex.run.lineage import parts
 from capex.run.manifest import Manifest, Origin
 from capex.run.reading import (
     Damaged,
@@ -13,6 +12,7 @@ from capex.run.reading import (
     load_chain,
     load_episode,
     load_run,
+    parts,
     read_invalid,
     read_judged,
     read_record,

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from capex.errors import DamagedFile, UnknownName
 from capex.pose import Array, Pose, rotation_matrix
 from capex.run.steps import read_arrays
+from capex.run.store import FRAMES as FRAMES
 from capex.untrusted import picture, read_bytes, read_json, require_pixels, require_plain, within
 from capex.worlds import Image
 from capex.worlds.frame_files import CAMERAS_JSON, INDEX, image_name, scaled
-
-FRAMES = "frames"
 
 
 @dataclass(frozen=True)

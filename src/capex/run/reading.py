@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -28,7 +28,7 @@ from capex.models import LedgerTotals
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, Exchange, read_log
 from capex.run.files import read_json
-from capex.run.manifest import Manifest
+from capex.run.manifest import Manifest, Origin
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
@@ -397,3 +397,29 @@ def _read_timing(folder: Path) -> Timing:
     path = folder / "timing.json"
     with damage(path):
         return codec.from_json(read_json(path), Timing)
+
+
+def parts(chain: LoadedChain, lineage: Sequence[Origin]) -> list[LoadedChain]:
+    """A chain by who made its attempts: the run itself first, then those that it descends from, in
+    the order of the lineage.
+    """
+    own_parts = []
+    for origin in lineage:
+        starts = frozenset(origin.episodes.get(chain.name, ()))
+        names = frozenset(origin.invalid.get(chain.name, ()))
+        copied = {
+            a.path
+            for a in chain.invalid
+            if (a.index in starts if a.undoable else a.path.name in names)
+        }
+        own, inherited = (
+            replace(
+                chain,
+                episodes=tuple(e for e in chain.episodes if (e.index in starts) is old),
+                invalid=tuple(a for a in chain.invalid if (a.path in copied) is old),
+            )
+            for old in (False, True)
+        )
+        own_parts.append(own)
+        chain = inherited
+    return [*own_parts, chain]

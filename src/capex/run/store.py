@@ -44,8 +44,16 @@ from capex.run.files import (
     write_json,
     writer_of,
 )
-from capex.run.machine import fingerprint, revision, versions
-from capex.run.manifest import MANIFEST, Manifest, read_manifest, require_format, write_manifest
+from capex.run.manifest import (
+    MANIFEST,
+    Manifest,
+    fingerprint,
+    read_manifest,
+    require_format,
+    revision,
+    versions,
+    write_manifest,
+)
 from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
 from capex.run.writing import EXCHANGES as EXCHANGES
 from capex.run.writing import WRITERS, EpisodeWriter, Timing, keep_begun, next_numbered
@@ -54,6 +62,7 @@ from capex.untrusted import is_plain, no_links, read_bytes, require_plain
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 EPISODES = "episodes"
+FRAMES = "frames"  # of an episode: its recorded pictures
 ATTEMPTS = (EPISODES, "invalid", "damaged")  # folders of a chain that hold attempts
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 

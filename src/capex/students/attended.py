@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign import world_files
-from capex.campaign.check import refuse_sharing, refuse_starts
-from capex.campaign.conduct import Watch, gl_backend, run_campaign
+from capex.campaign.api import Watch, gl_backend, run_campaign
 from capex.campaign.demonstrators import STUDENT, method_without_model
 from capex.campaign.engines import Campaign
 from capex.campaign.judging import Judge, people_of, refuse_without_operator
+from capex.campaign.prepare import refuse_sharing, refuse_starts
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import CapexError, ErrorCode
-from capex.method.episode import Demonstrator
+from capex.method.context import Demonstrator
 from capex.run import LoadedRun
 from capex.run.store import Run, open_run
 from capex.setting import as_flag

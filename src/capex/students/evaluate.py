@@ -21,8 +21,7 @@ from capex import worlds
 from capex.campaign import world_files
 from capex.campaign.names import parse_names, start_text
 from capex.errors import CapexError, ErrorCode
-from capex.method.context import EpisodeContext
-from capex.method.episode import Episode
+from capex.method.context import Episode, EpisodeContext
 from capex.method.memory import Memory
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run

@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from capex import worlds
 from capex.errors import CapexError, ErrorCode, PhysicsDiverged
-from capex.method.context import NO_CONTEXT, Ended, EpisodeContext
-from capex.method.episode import Episode
+from capex.method.context import NO_CONTEXT, Ended, Episode, EpisodeContext
 from capex.method.executor import Tick
 from capex.method.record import EndReason, record_episode
 from capex.method.state import Recorder

@@ -15,7 +15,7 @@ import torch
 
 from capex.errors import CapexError, ErrorCode
 from capex.run.files import read_json, write_json
-from capex.run.machine import versions
+from capex.run.manifest import versions
 from capex.students import checkpoint, curves, data, language, normalizer
 from capex.students.act import ACT
 from capex.students.batches import Batches

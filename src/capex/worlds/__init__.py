@@ -25,13 +25,13 @@ from capex.plan import Waypoint
 from capex.pose import Array, Pose
 from capex.processes import safe_path
 from capex.registry import ROBOT_NAMES, ROBOT_WORLDS, load
-from capex.worlds.pinhole import CameraModel as CameraModel
-from capex.worlds.pinhole import DepthImage as DepthImage
 from capex.worlds.spec import DEFAULT_IMAGE_SIZE as DEFAULT_IMAGE_SIZE
 from capex.worlds.spec import FRESH as FRESH
 from capex.worlds.spec import ArmSpec as ArmSpec
 from capex.worlds.spec import BaseSpec as BaseSpec
+from capex.worlds.spec import CameraModel as CameraModel
 from capex.worlds.spec import CameraSpec as CameraSpec
+from capex.worlds.spec import DepthImage as DepthImage
 from capex.worlds.spec import Spec as Spec
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from capex.campaign.attempt import AttemptJob, AttemptOutcome, Progress
 from capex.campaign.demonstrators import Asked
 from capex.campaign.extensions import ExtensionFactory
 from capex.campaign.judging import Judge
-from capex.campaign.patience import Pauses
+from capex.campaign.scheduling import Pauses
 from capex.campaign.settings import Settings
 from capex.method.memory import Memory
 from capex.models.prices import Price

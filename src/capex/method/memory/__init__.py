@@ -13,14 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from capex.errors import CapexError, ErrorCode
-from capex.method.calibrator import Calibrator
+from capex.method.calibrator import Calibrator, prior_at
 from capex.method.features import FEATURES
 from capex.method.memory.failures import FAILURES_MAX, Failure, digest_failure
 from capex.method.memory.references import REFERENCES_MAX, Reference, Source, digest
 from capex.method.memory.skeleton import Skeleton
 from capex.method.presets import MethodSettings
 from capex.method.record import EpisodeRecord
-from capex.method.transfer import prior_at
 from capex.pose import Array
 
 _ROWS_AT_FIRST = 256

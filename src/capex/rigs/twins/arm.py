@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from capex.pose import Array, Pose
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.kitchen.control import TipController, actuators
 from capex.worlds.kitchen.robot import FINGER_TRAVEL_M
 

@@ -14,7 +14,7 @@ from capex.rigs.twins.arm import MAX_OPENING_M, SimulatedArm
 from capex.rigs.twins.fronts import accept
 from capex.rigs.twins.physics import Room, StateMessage
 from capex.rigs.twins.wire import Header, LineLost, RoomLine, pack, unpack
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 
 
 class OwnFront:

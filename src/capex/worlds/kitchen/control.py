@@ -18,7 +18,8 @@ import numpy as np
 from capex.errors import BadCommand
 from capex.pose import Array, rotation_matrix
 from capex.worlds import ArmCommand
-from capex.worlds.kitchen import panda, robot
+from capex.worlds.kitchen import robot
+from capex.worlds.kitchen import robot as panda
 
 KP, KP_NULL = 150.0, 10.0  # tip and posture, 1/s2: the first is robosuite's, the second far softer
 KD, KD_NULL = 2.0 * math.sqrt(KP), 2.0 * math.sqrt(KP_NULL)  # critical damping

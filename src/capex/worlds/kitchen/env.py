@@ -32,7 +32,8 @@ from capex.worlds import (
     Start,
     State,
 )
-from capex.worlds.kitchen import control, panda, robot
+from capex.worlds.kitchen import control, robot
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.ground_truth import STATE_NAMES, GroundTruth, Sensors
 from capex.worlds.kitchen.materials import STYLES

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from capex.pose import Array, Pose, quaternion_xyzw, rotation_matrix
 from capex.worlds import ArmState, Contact, RobotState
-from capex.worlds.kitchen import panda, robot
+from capex.worlds.kitchen import robot
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.robot import ARM
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from capex.pose import DOWN, FORWARD, Array
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.kitchen.robot import MOUNT_HEIGHT_M
 
 X_M = np.arange(0.10, 0.96, 0.05)

@@ -12,13 +12,130 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
 import numpy as np
+import numpy.typing as npt
 
 from capex.pose import Array
-from capex.worlds.kitchen import panda
+
+# The manufacturer's numbers.
+JOINTS = ("j1", "j2", "j3", "j4", "j5", "j6", "j7")
+A_M = (0.0, 0.0, 0.0, 0.0825, -0.0825, 0.0, 0.088)
+D_M = (0.333, 0.0, 0.316, 0.0, 0.384, 0.0, 0.0)
+ALPHA_RAD = (0.0, -np.pi / 2, np.pi / 2, np.pi / 2, -np.pi / 2, np.pi / 2, np.pi / 2)
+FLANGE_M = 0.107  # from the last joint's origin
+HAND_YAW_RAD = -np.pi / 4  # how the hand is screwed onto the flange
+TIP_M = 0.1034  # from the flange to the middle of the pads
+LOWER_RAD = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973])
+UPPER_RAD = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973])
+SPEED_RAD_S = np.array([2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61])
+TORQUE_NM = np.array([87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0])
+
+
+def _constant(i: int) -> Array:
+    ca, sa = np.cos(ALPHA_RAD[i]), np.sin(ALPHA_RAD[i])
+    return np.array(
+        [[1, 0, 0, A_M[i]], [0, ca, -sa, -sa * D_M[i]], [0, sa, ca, ca * D_M[i]], [0, 0, 0, 1]],
+        dtype=np.float64,
+    )
+
+
+def _tool() -> Array:
+    c, s = np.cos(HAND_YAW_RAD), np.sin(HAND_YAW_RAD)
+    return np.array(
+        [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, 1, FLANGE_M + TIP_M], [0, 0, 0, 1]], dtype=np.float64
+    )
+
+
+_CONSTANT = tuple(_constant(i) for i in range(7))
+_TOOL = _tool()
+
+
+def forward(q: Array) -> tuple[Array, Array, Array]:
+    """q (n,7) -> T_mount_tip (n,4,4), joint axes' Jacobian (n,6,7), joint origins (n,7,3)."""
+    n = len(q)
+    T = np.broadcast_to(np.eye(4), (n, 4, 4))
+    axes, origins = np.empty((n, 7, 3)), np.empty((n, 7, 3))
+    for i in range(7):
+        T = T @ _CONSTANT[i]
+        c, s = np.cos(q[:, i]), np.sin(q[:, i])
+        turn = np.zeros((n, 4, 4))
+        turn[:, 0, 0], turn[:, 0, 1], turn[:, 1, 0], turn[:, 1, 1] = c, -s, s, c
+        turn[:, 2, 2] = turn[:, 3, 3] = 1
+        T = T @ turn
+        axes[:, i], origins[:, i] = T[:, :3, 2], T[:, :3, 3]
+    T = T @ _TOOL
+    jacobian = np.empty((n, 6, 7))
+    jacobian[:, :3] = np.cross(axes, T[:, None, :3, 3] - origins).transpose(0, 2, 1)
+    jacobian[:, 3:] = axes.transpose(0, 2, 1)
+    return T, jacobian, origins
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Joint angles (n,7), which targets were met (n,), smallest distance to a limit (n,)."""
+
+    q: Array
+    reached: npt.NDArray[np.bool_]
+    margin_rad: Array
+
+
+def solve(
+    positions_m: Array,
+    rotation: Array,
+    *,
+    seeds: int = 24,
+    iterations: int = 120,
+    limit_margin_rad: float = 0.05,
+) -> Solution:
+    """Damped least squares from several seeds; keeps, per target, the solution farthest from the
+    joint limits.
+
+    positions_m (n,3) in the mount frame, rotation (3,3) or (n,3,3) the wanted tip orientation.
+    """
+    n = len(positions_m)
+    rotation = np.broadcast_to(rotation, (n, 3, 3))
+    lower, upper = LOWER_RAD + limit_margin_rad, UPPER_RAD - limit_margin_rad
+    rng = np.random.Generator(np.random.PCG64(7))
+    best_q = np.zeros((n, 7))
+    best_margin = np.full(n, -np.inf)
+    heading = np.arctan2(positions_m[:, 1], positions_m[:, 0])
+    for s in range(seeds):
+        q = lower + rng.random((n, 7)) * (upper - lower)
+        if s % 2 == 0:  # half of the seeds start near the usual elbow-up posture, facing the target
+            usual = np.array([0.0, -0.3, 0.0, -2.0, 0.0, 2.0, 0.785])
+            q = usual + 0.5 * rng.standard_normal((n, 7))
+            q[:, 0] += heading
+            q = np.clip(q, lower, upper)
+        for _ in range(iterations):
+            T, J, _ = forward(q)
+            turn = rotation_error(rotation, T[:, :3, :3])
+            e = np.concatenate([positions_m - T[:, :3, 3], turn], axis=1)
+            H = J @ J.transpose(0, 2, 1) + 1e-4 * np.eye(6)
+            step = (J.transpose(0, 2, 1) @ np.linalg.solve(H, e[..., None]))[..., 0]
+            q = np.clip(q + np.clip(step, -0.3, 0.3), lower, upper)
+        T, _, _ = forward(q)
+        ok = np.linalg.norm(positions_m - T[:, :3, 3], axis=1) < 2e-3
+        ok &= np.linalg.norm(rotation_error(rotation, T[:, :3, :3]), axis=1) < 0.01
+        margin = np.minimum(q - LOWER_RAD, UPPER_RAD - q).min(axis=1)
+        better = ok & (margin > best_margin)
+        best_q[better], best_margin[better] = q[better], margin[better]
+    return Solution(best_q, np.isfinite(best_margin), best_margin)
+
+
+def rotation_error(goal: Array, current: Array) -> Array:
+    """Rotation vectors (n,3) from `current` to `goal` (n,3,3), in their common frame."""
+    R = goal @ current.transpose(0, 2, 1)
+    vector = np.stack(
+        [R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]], axis=1
+    )
+    sine = np.linalg.norm(vector, axis=1) / 2
+    angle = np.arctan2(sine, (np.trace(R, axis1=1, axis2=2) - 1) / 2)
+    return np.asarray(vector * (angle / np.maximum(2 * sine, 1e-12))[:, None])
+
 
 TIMESTEP_S = 0.002
 ARM = "arm"  # its name in the Env contract
@@ -142,14 +259,14 @@ def add_arm(spec: mujoco.MjSpec, carrier: mujoco.MjsBody) -> None:
     link.add_site(name="mount", size=(0.005, 0.005, 0.005), rgba=(0, 0, 0, 0))
     _solid(link, CYLINDER, (0, 0, 0.03), (0.075, 0.03, 0), WHITE, 1.5, LINK)
     _capsule(link, (0, 0, 0.06), (0, 0, 0.14), 0.058, 1.4, LINK)
-    for i, joint in enumerate(panda.JOINTS):
+    for i, joint in enumerate(JOINTS):
         name = f"link{i + 1}"
         link = link.add_body(name=name, pos=_link_position(i), quat=_link_quaternion(i), gravcomp=1)
         link.add_joint(
             name=joint,
             type=HINGE,
             axis=(0, 0, 1),
-            range=(panda.LOWER_RAD[i], panda.UPPER_RAD[i]),
+            range=(LOWER_RAD[i], UPPER_RAD[i]),
             limited=1,
             armature=ARM_ARMATURE[i],
             damping=0.5,
@@ -157,7 +274,7 @@ def add_arm(spec: mujoco.MjSpec, carrier: mujoco.MjsBody) -> None:
         )
         for start, end, radius, mass in _LINKS[name]:
             _capsule(link, start, end, radius, mass, WRIST if i >= 4 else LINK)
-        _actuator(spec, joint, gain=1.0, bias=(0.0, 0.0, 0.0), force=panda.TORQUE_NM[i])
+        _actuator(spec, joint, gain=1.0, bias=(0.0, 0.0, 0.0), force=TORQUE_NM[i])
     _hand(spec, link)
 
 
@@ -203,12 +320,12 @@ def _chassis(base: mujoco.MjsBody) -> None:
 
 
 def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
-    half = panda.HAND_YAW_RAD / 2
+    half = HAND_YAW_RAD / 2
     turn = (math.cos(half), 0, 0, math.sin(half))
-    hand = link7.add_body(name="hand", pos=(0, 0, panda.FLANGE_M), quat=turn, gravcomp=1)
+    hand = link7.add_body(name="hand", pos=(0, 0, FLANGE_M), quat=turn, gravcomp=1)
     _solid(hand, BOX, (0, 0, 0.032), (0.024, 0.098, 0.026), DARK, 0.6, WRIST)
     _solid(hand, CYLINDER, (0, 0, 0.0), (0.032, 0.012, 0), GREY, 0.1, WRIST)
-    tip = (0, 0, panda.TIP_M)
+    tip = (0, 0, TIP_M)
     hand.add_site(name="tip", pos=tip, size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0))
     add_wrist_camera(hand)
     # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from creeping
@@ -226,7 +343,7 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
         travel = {"axis": (0, sign, 0), "range": (0, FINGER_TRAVEL_M), "limited": 1}
         finger.add_joint(name=name, type=SLIDE, armature=0.05, damping=10.0, **travel)
         _solid(finger, BOX, (0, sign * 0.012, 0.018), (0.010, 0.007, 0.018), GREY, 0.06, WRIST)
-        pos, size = (0, sign * 0.0045, panda.TIP_M - 0.0584), (0.011, 0.0045, 0.0125)
+        pos, size = (0, sign * 0.0045, TIP_M - 0.0584), (0.011, 0.0045, 0.0125)
         _solid(finger, BOX, pos, size, PAD, 0.03, WRIST, name=f"pad_{side}", **grip)
         _actuator(spec, name, gain=3000.0, bias=(0.0, -3000.0, -60.0), force=FINGER_FORCE_N)
     coupling = spec.add_equality(
@@ -238,7 +355,7 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
 
 def add_wrist_camera(hand: mujoco.MjsBody) -> None:
     """Beside the palm, looking along the fingers at the tip; with its housing."""
-    position, target = np.array([0.075, 0.0, 0.015]), np.array([0.02, 0.0, panda.TIP_M + 0.12])
+    position, target = np.array([0.075, 0.0, 0.015]), np.array([0.02, 0.0, TIP_M + 0.12])
     _solid(hand, BOX, (0.05, 0, 0.005), (0.012, 0.02, 0.012), RUBBER, 0, VISUAL, name="wrist")
     view = look_at(position, target, up=(1, 0, 0))
     hand.add_camera(name="wrist", pos=position, quat=view, fovy=WRIST_FOVY_DEG)
@@ -257,12 +374,12 @@ def _actuator(
 
 
 def _link_position(i: int) -> tuple[float, float, float]:
-    ca, sa = math.cos(panda.ALPHA_RAD[i]), math.sin(panda.ALPHA_RAD[i])
-    return (panda.A_M[i], -sa * panda.D_M[i], ca * panda.D_M[i])
+    ca, sa = math.cos(ALPHA_RAD[i]), math.sin(ALPHA_RAD[i])
+    return (A_M[i], -sa * D_M[i], ca * D_M[i])
 
 
 def _link_quaternion(i: int) -> tuple[float, float, float, float]:
-    return (math.cos(panda.ALPHA_RAD[i] / 2), math.sin(panda.ALPHA_RAD[i] / 2), 0.0, 0.0)
+    return (math.cos(ALPHA_RAD[i] / 2), math.sin(ALPHA_RAD[i] / 2), 0.0, 0.0)
 
 
 def look_at(position: Array, target: Array, up: Sequence[float] = (0, 0, 1)) -> Array:

@@ -21,7 +21,6 @@ from capex.errors import CapexError, ErrorCode, PhysicsDiverged, StateMismatch
 from capex.pose import Array
 from capex.worlds import Command, Image, ModelFile, RobotState, Spec, Start, State, TaskInfo
 from capex.worlds.limits import validate_command
-from capex.worlds.pinhole import CameraModel, DepthImage
 from capex.worlds.render import Shot, take
 from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.cameras import SPECS, SPECS_OF_TWO, Cameras, move_cameras
@@ -31,6 +30,7 @@ from capex.worlds.robosuite.starts import CONTROL_HZ, StartSource
 from capex.worlds.robosuite.stepping import stepping as make_stepping
 from capex.worlds.robosuite.tasks import Point
 from capex.worlds.robosuite.truth import Truth
+from capex.worlds.spec import CameraModel, DepthImage
 
 _BLOWN_UP = (
     mujoco.mjtWarning.mjWARN_BADQPOS,

@@ -36,7 +36,7 @@ from capex.rigs.drivers.deoxys.options import read_options
 from capex.rigs.drivers.deoxys.torque_loop import TorqueLoop
 from capex.rigs.drivers.franka_tip import CONTACT_N, force_on_arm_n
 from capex.rigs.twins.driver import RoomClock
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 
 WHEN_WE_DIE = (
     "after 1 s without commands franka-interface ends its torques and itself, and the robot's own"

@@ -13,7 +13,7 @@ from capex.pose import Pose, angle_between
 from capex.rigs.drivers.deoxys.exchange import Exchange
 from capex.rigs.drivers.deoxys.messages import PandaState
 from capex.rigs.drivers.franka_tip import HAND, HOMED_M, pose_of
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 
 NO_TURN = Pose(np.zeros(3), np.eye(3))
 NEAR_M, NEAR_RAD = 0.02, 0.1  # what an arm measures and its nominal chain agree within that

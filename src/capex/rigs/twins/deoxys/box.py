@@ -18,7 +18,7 @@ import numpy as np
 
 from capex.pose import Array, Pose, rotation_matrix, rotation_vector
 from capex.rigs.twins.arm import CONTROL_STEPS, GRIP_M_S, REFLEX, STEP_S, USER_STOP, SimulatedArm
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.kitchen.control import GAINS, TipGains
 
 REFLEX_N = 100.0  # the collision threshold that franka-interface sets

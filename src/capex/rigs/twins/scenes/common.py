@@ -19,7 +19,7 @@ from capex.errors import UnknownName
 from capex.pose import Pose
 from capex.rigs.twins.scenes import SceneCamera
 from capex.worlds import CameraModel
-from capex.worlds.kitchen import panda
+from capex.worlds.kitchen import robot as panda
 from capex.worlds.kitchen.materials import STYLES, Materials
 from capex.worlds.kitchen.parts import Builder
 from capex.worlds.kitchen.robot import (

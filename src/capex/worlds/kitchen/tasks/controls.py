@@ -23,9 +23,8 @@ from capex.worlds.kitchen.situation import (
     draw_posture,
     draw_robot,
 )
-from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import around, clutter, pair
-from capex.worlds.kitchen.tasks.task import Task, expert_skill
+from capex.worlds.kitchen.tasks import task as criteria
+from capex.worlds.kitchen.tasks.task import Task, around, clutter, expert_skill, pair
 
 FAMILY = "Buttons, knobs, levers"
 ORDINALS = ("first", "second", "third", "fourth")

@@ -21,9 +21,8 @@ from capex.worlds.kitchen.situation import (
     draw_posture,
     draw_robot,
 )
-from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
-from capex.worlds.kitchen.tasks.task import Task, expert_skill
+from capex.worlds.kitchen.tasks import task as criteria
+from capex.worlds.kitchen.tasks.task import Task, around, clutter, cupboards, expert_skill, pair
 
 FAMILY = "Doors and lids"
 LIFT = "lift it by the bar at its nose until it stays up."

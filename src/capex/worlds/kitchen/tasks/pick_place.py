@@ -50,9 +50,15 @@ from capex.worlds.kitchen.situation import (
     place_mug,
     place_slice,
 )
-from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import clutter, cupboards, drawer_counter, ledge
-from capex.worlds.kitchen.tasks.task import Task, expert_skill
+from capex.worlds.kitchen.tasks import task as criteria
+from capex.worlds.kitchen.tasks.task import (
+    Task,
+    clutter,
+    cupboards,
+    drawer_counter,
+    expert_skill,
+    ledge,
+)
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"
