@@ -124,7 +124,7 @@ METHOD = {  # part of `method` -> the other parts that it may import
     "tools": ("presets",),
     "reading": ("tools",),
     "observation": ("executor", "motion"),
-    "context": ("executor", "motion", "observation", "record"),
+    "context": ("executor", "memory", "motion", "observation", "record"),
     "restoring": ("executor", "motion", "record"),
 }
 
