@@ -23,7 +23,7 @@ from capex import worlds
 from capex.campaign.names import parse_starts
 from capex.method.executor import Executor, Tick
 from capex.plan import PLAN_MAX
-from capex.worlds.kitchen.tasks import task as criteria
+from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.robocasa.expert import plan
 from capex.worlds.robocasa.privileged import Kitchen
 

@@ -21,7 +21,7 @@ from capex.worlds.kitchen.situation import (
     draw_posture,
     draw_robot,
 )
-from capex.worlds.kitchen.tasks import task as criteria
+from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.task import Task, around, clutter, cupboards, expert_skill, pair
 
 FAMILY = "Doors and lids"

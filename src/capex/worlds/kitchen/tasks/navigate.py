@@ -7,7 +7,7 @@ import math
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Situation, draw_light, draw_posture
-from capex.worlds.kitchen.tasks import task as criteria
+from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.task import Task, clutter, expert_skill
 
 FAMILY = "Navigation"

@@ -50,7 +50,7 @@ from capex.worlds.kitchen.situation import (
     place_mug,
     place_slice,
 )
-from capex.worlds.kitchen.tasks import task as criteria
+from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.task import (
     Task,
     clutter,
