@@ -170,7 +170,7 @@ def _frame(studio: Studio, asked: Asked) -> Response:
     chain = studio.library.chain(asked.get("run", ""), asked.get("chain", ""))
     folder = under_way(chain, number_of(asked, "start"))
     if folder is None:
-        raise Refused(404, "the attempt is not under way any more")
+        return Response(status_code=205)  # it is over: no error that a browser would complain of
     after, until = asked.get("after", ""), time.monotonic() + FRAME_S
     if time.time() - watched_at(folder) > 1.0:
         watch(folder)

@@ -80,7 +80,7 @@ class Screen {
     let after = "", next = ask(after);
     while (this.open && this.view.isConnected) {
       const response = await next;
-      if (!response?.ok) break;
+      if (!response?.ok || response.status === 205) break; // 205: the attempt is over
       after = response.headers.get("X-Taken") ?? after;
       const blob = await response.blob();
       next = ask(after); // it is waited for while this one is decoded
