@@ -168,6 +168,9 @@ def _picture(studio: Studio, asked: Asked) -> Response:
 def _frame(studio: Studio, asked: Asked) -> Response:
     """What a rig's camera sees now, once it is newer than the one that the page has."""
     chain = studio.library.chain(asked.get("run", ""), asked.get("chain", ""))
+    camera = asked.get("camera", "")
+    if re.fullmatch(r"[\w.-]+", camera) is None or camera.startswith("."):
+        raise Refused(400, "'camera' is no name of a camera")
     folder = under_way(chain, number_of(asked, "start"))
     if folder is None:
         return Response(status_code=205)  # it is over: no error that a browser would complain of
@@ -176,7 +179,7 @@ def _frame(studio: Studio, asked: Asked) -> Response:
         watch(folder)
     path: Path | None = None
     while time.monotonic() < until:
-        path = path or camera_views(folder).get(asked.get("camera", ""))
+        path = path or camera_views(folder).get(camera)
         with contextlib.suppress(OSError):
             if path is not None and (taken := str(path.stat().st_mtime_ns)) != after:
                 headers = {"X-Taken": taken, "Cache-Control": "no-store"}
