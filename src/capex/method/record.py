@@ -182,7 +182,7 @@ class EpisodeRecord:
     def as_json(self) -> dict[str, Any]:
         """record.json, without the optional fields that say nothing."""
         data: dict[str, Any] = codec.to_json(self)
-        return {k: v for k, v in data.items() if k not in OPTIONAL or v not in _SILENT}
+        return {k: v for k, v in data.items() if k not in OPTIONAL or v != OPTIONAL[k]}
 
     def own_part(self) -> EpisodeRecord:
         """The record from its saved state on, where it resumed from one."""
@@ -206,13 +206,14 @@ class EpisodeRecord:
         return replace(self, turns=(*turns, *self.turns[before:]))
 
 
-OPTIONAL = frozenset(
-    (
-        *("prior_mean", "silent", "verdicts_seen", "recorded", "human_steps", "messages"),
-        *("resumed", "extensions"),
-    )
-)
-_SILENT: tuple[Any, ...] = (None, False, 0, [], {})
+# Fields that are left out of record.json where they have these values.
+OPTIONAL: dict[str, Any] = {
+    **dict.fromkeys(("prior_mean", "silent", "verdicts_seen", "resumed")),
+    "recorded": False,
+    "human_steps": 0,
+    "messages": [],
+    "extensions": {},
+}
 
 
 def from_json(data: Any) -> EpisodeRecord:
