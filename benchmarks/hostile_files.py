@@ -828,14 +828,14 @@ def _add_notes(case: Case) -> None:
     digests = case.read("certificate.json", e)["digests"]
     verdict = {"verdict": "success", "by": "a", "at": "2026-01-01", "reason": "", "words": "x"}
     scene = {"scene": "s", "cameras": {"front": True}, "chain": CHAIN, "start": 0, "score": 0.1}
-    said = {"words": "x", "by": "a", "at": "2026-01-01"}
+    said = {"text": "x", "by": "a", "at": "2026-01-01"}
     wish = {"by": "a", "device": "keyboard", "port": 9, "key": "k", "host": "h"}
     driven = {"decision": 1, "by": "a", "device": "keyboard", "moves": []}
     match = {"by": "a", "stand_in": False, "score": 0.5, "arrangement": "0000"}
     under_way = chain / "episodes" / ".writing-1-0001"
     picture = _odd_picture("plain", random.Random(0))
     line = dict.fromkeys(("wanted", "until", "paused_until", "per_dollar"), 2) | {"state": "x"}
-    words, wheel = (thing / "requests" / name / CHAIN for name in ("words", "wheel"))
+    messages, takeover = (thing / "requests" / n / CHAIN for n in ("messages", "takeover"))
     files: dict[Path, Any] = {
         e / "counterfactual.json": {"rule": "r", "plans": [plan], "digests": digests},
         e / "verdicts.jsonl": verdict,
@@ -847,7 +847,8 @@ def _add_notes(case: Case) -> None:
         chain / "unfinished" / "0007.times": (e / "exchange_times.jsonl").read_bytes(),
         chain / "invalid" / "0003-1" / "record.json": {
             **case.read("record.json", e),
-            "start": {"index": 3, "seed": 0},
+            "start": 3,
+            "seed": 0,
             "error": "x",
         },
         chain / "invalid" / "0003-1" / "timing.json": (e / "timing.json").read_bytes(),
@@ -872,10 +873,10 @@ def _add_notes(case: Case) -> None:
         thing / "requests" / "pause.json": {"by": "a", "at": ""},
         thing / "requests" / "rig.json": {"rig": "r", "process": 1, "host": "h", "user": 0},
         thing / "requests" / "arranged.json": {"scene": "s", "by": "a", "notes": "", "at": ""},
-        words / "0001.jsonl": said,
-        words / "0001.told": "[1]",
-        wheel / "0001.json": wish,
-        wheel / "0001.driven": driven,
+        messages / "0001.jsonl": said,
+        messages / "0001.delivered": "[1]",
+        takeover / "0001.json": wish,
+        takeover / "0001.driven": driven,
     }
     for path, content in files.items():
         ending = {".jsonl": "\n"}.get(path.suffix, "")
@@ -1211,7 +1212,7 @@ def posts(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a page of the studio writes into a run."""
     chain = chain_of(case)
     at = {"run": "thing", "chain": chain, "start": 1, "by": "me"}
-    yield "api/live/ask", {**at, "what": "word", "words": "hello"}
+    yield "api/live/ask", {**at, "what": "message", "text": "hello"}
     yield "api/live/ask", {**at, "what": "stop"}
     yield "api/live/ask", {**at, "what": "resume"}
     yield "api/arrange/ready", {**at, "scene": "s", "notes": "n"}

@@ -38,7 +38,7 @@ RUN_KINDS = {"fork": "capex.analysis.fork_kind:FORKS"}
 
 # Filters of exports beyond those of `dataset.selection.Filters`, by name: an ExportFilter.
 EXPORT_FILTERS = {
-    "forks": "capex.analysis.export_filter:FORKS",
+    "forks": "capex.analysis.fork_kind:EXPORT_FILTER",
     "helped": "capex.operators.export_filter:HELPED",
 }
 

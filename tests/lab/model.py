@@ -7,8 +7,7 @@ import json
 import os
 import time
 
-from capex.models import Answer, ModelError, Reply, Request, RequestAttempt, ToolCall, Usage
-from capex.models import prices as size
+from capex.models import Answer, ModelError, Reply, Request, RequestAttempt, ToolCall, Usage, prices
 from capex.models.retry import conclude
 
 
@@ -79,7 +78,7 @@ class LabModel:
             raise ModelError("connection", "nobody listens", (attempt,))
         said = answer(request)
         written = said.text + "".join(c.arguments for c in said.calls)
-        usage = Usage(size.tokens(request), 0, 0, size.text(written))
+        usage = Usage(prices.tokens(request), 0, 0, prices.text(written))
         attempt = RequestAttempt(
             "ok", "yes", self._delay_s, usage, answer=said, body={"said": written}
         )

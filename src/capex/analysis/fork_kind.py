@@ -1,4 +1,4 @@
-"""Runs of forks, as the core sees them."""
+"""Forks as the core sees them: their runs, and their filter of exports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from capex import codec
+from capex.dataset.selection import ExportFilter
 from capex.run.manifest import Manifest, RunKind
+from capex.run.summary import Summary
 
 COMMAND = "fork"  # in the settings of a manifest, and in its extensions
 
@@ -39,4 +41,14 @@ FORKS = RunKind(
     sentence=_sentence,
     identity=lambda manifest: {"forks of": forked_run(manifest).run},
     no_replay="holds forks, whose beginnings lie in another run",
+)
+
+
+def _refusal(episode: Summary, given: bool) -> str:
+    """Why a fork is not taken."""
+    return "" if episode.resumed is None or given else "a fork; --forks takes them"
+
+
+EXPORT_FILTER = ExportFilter(
+    _refusal, "Take forks (`capex fork`) too: whole episodes whose beginnings are their origins'."
 )

@@ -33,8 +33,8 @@ from capex.models import (
     UserMessage,
     Wrapped,
     pictures,
+    prices,
 )
-from capex.models import prices as size
 from capex.models.prices import Price, input_bound, worst_case
 from capex.worlds import Env, Start
 
@@ -121,7 +121,7 @@ def sample(
     return Sample(
         world=world,
         arm=method.name,
-        tokens=size.tokens(asking.request),
+        tokens=prices.tokens(asking.request),
         first_bound=input_bound(asking.request),
         largest_bound=max(input_bound(r) for r in rounds),
         first_usd=worst_case(asking.request, attempts.price),

@@ -14,8 +14,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from capex.errors import BudgetExceeded, CapexError, ErrorCode, Scope, dollars
-from capex.models import NO_TOKENS, LedgerTotals, Request, RequestAttempt, Usage
-from capex.models import prices as size
+from capex.models import NO_TOKENS, LedgerTotals, Request, RequestAttempt, Usage, prices
 from capex.models.prices import Price, cost, worst_case
 from capex.run.pace import Rate, Turn
 from capex.run.spend import ChainStart
@@ -204,7 +203,7 @@ class Ledger:
                 if budget.scope == "episode":
                     budget.check(counted, worst, counted - self._answered)
         ticket = None
-        self._turn = self._wait(size.tokens(request) + request.sampling.max_output_tokens)
+        self._turn = self._wait(prices.tokens(request) + request.sampling.max_output_tokens)
         if self.spend is not None:
             ticket = self.spend.reserve(worst, limit=self._campaign_limit, start=self.start)
         self._held += worst or 0

@@ -20,10 +20,10 @@ from capex.models import (
     Request,
     RequestAttempt,
     Usage,
+    prices,
     redact,
     wire,
 )
-from capex.models import prices as size
 from capex.models.body import ProviderFailure, parse, sound
 from capex.models.retry import (
     RetryPolicy,
@@ -146,7 +146,7 @@ class HttpModel(Model):
 def _refusal(request: Request, chat: ChatSettings | None) -> RequestAttempt | None:
     if chat is None:
         return None
-    needed, output = size.tokens(request), request.sampling.max_output_tokens
+    needed, output = prices.tokens(request), request.sampling.max_output_tokens
     if needed + output <= chat.context_tokens:
         return None
     sentence = (

@@ -25,8 +25,8 @@ from capex.models import (
     Request,
     RequestAttempt,
     ToolCall,
+    prices,
 )
-from capex.models import prices as size
 from capex.models.retry import repeat
 
 Call = tuple[str, Mapping[str, Any] | str]
@@ -76,7 +76,7 @@ class Scripted(Model):
             ended = f"{self.name} has no reply left: all {self._used} were given"
             raise ModelError("script", ended)
         answer, entry = self._answers[self._used], self._used + 1
-        usage = size.usage(request, answer)
+        usage = prices.usage(request, answer)
         attempt = RequestAttempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": entry})
         reply = repeat(request, [attempt], observer)
         self._used = entry

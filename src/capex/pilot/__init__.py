@@ -49,8 +49,8 @@ from capex.models import (
     RequestAttempt,
     ToolCall,
     ToolResult,
+    prices,
 )
-from capex.models import prices as size
 from capex.models.probe import REPORT
 from capex.models.retry import conclude
 from capex.pilot import appearance
@@ -111,7 +111,7 @@ class Pilot(Model):
         observer.before(request, 1)
         asked = time.monotonic()
         answer = Answer(self.answer(request))
-        usage, body = size.usage(request, answer), {"stand_in": self.name}
+        usage, body = prices.usage(request, answer), {"stand_in": self.name}
         attempt = RequestAttempt(
             "ok", "yes", time.monotonic() - asked, usage, answer=answer, body=body
         )
